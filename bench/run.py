@@ -239,7 +239,7 @@ def replay(topic, heap, users, rounds):
         del rows[1]
     results = turns(rows, {"BOOTSTRAP": f"127.0.0.1:{PORT}", "TOPIC": topic, "DATA_DIR": DATA}, rounds)
     known = {row["events"] for got in results.values() for row in got if "events" in row}
-    of_ms(f"replay of {known} events", results, rounds)
+    of_ms(f"replay of {' / '.join(map(str, sorted(known)))} events", results, rounds)
 
 
 def lookup(rounds):

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const PARTITIONS: i32 = 3;
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_secs(120)
 }
 
 async fn admin(addresses: &str, connection: ConnectionConfig) -> anyhow::Result<Admin> {

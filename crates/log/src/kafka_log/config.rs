@@ -39,7 +39,9 @@ pub const DEFAULT_REPLICATION: i16 = 3;
 pub enum FetchConnections {
     /// One for each assigned partition.
     PerPartition,
-    /// One for each leader, with a fetch session (KIP-227) for all assigned partitions that it leads.
+    /// One for each leader, with a fetch session (KIP-227) for all assigned partitions that it leads: for 50 partitions on
+    /// three brokers 3 connections instead of 50, and a fifteenth of the requests while nothing happens. A session that is not
+    /// needed any more is not ended by name: the leader drops it when it needs the room.
     PerLeader,
 }
 
@@ -74,7 +76,7 @@ pub struct KafkaMetadataLogConfig {
     pub topic_create_timeout: Duration,
     /// How events are written. An event's own deadline comes first where it is sooner than the delivery timeout.
     pub producer: ProducerConfig,
-    /// Over which connections assigned partitions are followed. Default [`FetchConnections::PerPartition`].
+    /// Over which connections assigned partitions are followed. Default [`FetchConnections::PerLeader`].
     pub fetch_connections: FetchConnections,
     /// Most bytes of one partition in one answer, for all but a batch that alone is larger. Default
     /// [`DEFAULT_METADATA_FETCH_MAX_BYTES`].
@@ -107,7 +109,7 @@ impl Default for KafkaMetadataLogConfig {
             on_deviation: OnDeviation::Warn,
             topic_create_timeout: DEFAULT_METADATA_TOPIC_CREATE_TIMEOUT,
             producer: ProducerConfig::default(),
-            fetch_connections: FetchConnections::PerPartition,
+            fetch_connections: FetchConnections::PerLeader,
             fetch_max_bytes: DEFAULT_METADATA_FETCH_MAX_BYTES,
             answer_max_bytes: 4 << 20,
             fetch_max_wait: DEFAULT_METADATA_FETCH_MAX_WAIT,

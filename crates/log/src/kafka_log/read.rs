@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use strandline_client::reader::Step;
+use strandline_client::reader::{Backoff, Step};
 use strandline_conn::Recovery;
 use strandline_meta::{ErrorCode, SendError};
 use strandline_protocol::TopicId;
@@ -23,9 +23,6 @@ use crate::record::MetadataEventVisitor;
 
 /// Answers that are asked for or held at the same time, over all brokers: this bounds memory.
 const CONCURRENT_FETCHES_MAX: usize = 8;
-
-/// The longest back-off, as multiple of the first.
-const BACKOFF_DOUBLINGS_MAX: u32 = 3;
 
 /// What the tasks of one log share.
 pub(super) struct Shared<B> {
@@ -110,7 +107,7 @@ async fn drive<B: Brokers, V: MetadataEventVisitor>(
 ) -> Vec<Job<V>> {
     let config = &shared.config;
     let mut done = Vec::new();
-    let mut rounds_without_progress = 0;
+    let mut backoff = Backoff::new(config.retry_backoff, None);
     loop {
         check_topic(shared, &mut jobs);
         let begun_at = Instant::now();
@@ -141,8 +138,10 @@ async fn drive<B: Brokers, V: MetadataEventVisitor>(
         if jobs.is_empty() {
             return done;
         }
-        rounds_without_progress = if moved { 0 } else { rounds_without_progress + 1 };
-        wait(config.retry_backoff, rounds_without_progress, time).await;
+        if moved {
+            backoff.reset();
+        }
+        wait(&mut backoff, time).await;
         repair(shared, &mut jobs, time).await;
     }
 }
@@ -225,9 +224,8 @@ fn hinder<V: MetadataEventVisitor>(jobs: &mut [Job<V>], error: &SendError) {
     }
 }
 
-async fn wait(first: Duration, failures: u32, time: Time) {
-    let backoff = first * 2_u32.pow(failures.min(BACKOFF_DOUBLINGS_MAX));
-    sleep_until(time.deadline.min(Instant::now() + backoff)).await;
+async fn wait(backoff: &mut Backoff, time: Time) {
+    sleep_until(time.deadline.min(Instant::now() + backoff.next_wait())).await;
 }
 
 /// Reads page after page from one leader. What comes back is finished, or has to look for its leader anew.
@@ -249,7 +247,7 @@ async fn session<B: Brokers, V: MetadataEventVisitor>(
     };
     let peer = format!("broker {leader}");
     let mut decompressor = Decompressor::default();
-    let mut pages_without_progress = 0;
+    let mut backoff = Backoff::new(config.retry_backoff, None);
     loop {
         settle(&mut jobs, &mut back, config.stall_timeout, time);
         if jobs.is_empty() {
@@ -278,12 +276,11 @@ async fn session<B: Brokers, V: MetadataEventVisitor>(
         out_of_range(shared, &mut outside, by(config.request_timeout)).await;
         back.extend(outside);
         if page.moved {
-            pages_without_progress = 0;
+            backoff.reset();
         } else if page.retry || (!jobs.is_empty() && asked_at.elapsed() < config.fetch_max_wait) {
             // Nothing, and sooner than was asked for: without a pause a broker that says so again and again, and at
             // once, would be asked as fast as it answers.
-            pages_without_progress += 1;
-            wait(config.retry_backoff, pages_without_progress, time).await;
+            wait(&mut backoff, time).await;
         }
         // Whoever has all, or looks for another leader, need not wait for this one.
         if !throttle.is_zero() && jobs.iter().any(|job| !job.is_finished()) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use strandline_client::admin::{Admin, ConfigEntry, ConfigQuery, NewTopic};
 use strandline_client::producer::ProducerConfigError;
+use strandline_client::reader::Backoff;
 use strandline_meta::{Cluster, ErrorCode, Recovery, RefreshError, SendError, Topic, TopicView};
 use strandline_protocol::TopicId;
 use tokio::time::{Instant, sleep_until};
@@ -19,9 +20,6 @@ const RETENTION_MS: (&str, &str) = ("retention.ms", "-1");
 const RETENTION_BYTES: (&str, &str) = ("retention.bytes", "-1");
 const MIN_ISR: &str = "min.insync.replicas";
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
-
-/// The longest back-off, as multiple of the first.
-const BACKOFF_DOUBLINGS_MAX: u32 = 3;
 
 /// The metadata log cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -195,15 +193,14 @@ pub(super) async fn provision(
         hindrance: None,
     };
     let began = Instant::now();
-    let mut failures = 0;
+    let mut backoff = Backoff::new(config.retry_backoff, None);
     loop {
         let awaited = match start.attempt().await {
             Ok(provisioned) => return start.judge(provisioned),
             Err(Setback::Final(error)) => return Err(*error),
             Err(Setback::Wait(awaited)) => awaited,
         };
-        let wait_end = Instant::now() + config.retry_backoff * 2_u32.pow(failures.min(BACKOFF_DOUBLINGS_MAX));
-        failures += 1;
+        let wait_end = Instant::now() + backoff.next_wait();
         sleep_until(wait_end.min(deadline)).await;
         if wait_end >= deadline {
             let (topic, waited) = (start.topic, began.elapsed());

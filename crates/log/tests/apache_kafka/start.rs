@@ -160,7 +160,7 @@ async fn with_read_and_describe_a_log_is_read_and_nothing_is_written() {
         events.assignment().add(partition, 0).unwrap();
     }
     for _ in 0..5 {
-        let next = tokio::time::timeout(Duration::from_secs(60), events.next()).await.unwrap();
+        let next = tokio::time::timeout(Duration::from_secs(120), events.next()).await.unwrap();
         let Some(MetadataDelivery::Record { record, .. }) = next else { panic!("{next:?}") };
         let expected = format!("event of {}", record.partition);
         assert_eq!(record.value.as_deref(), Some(expected.as_bytes()));

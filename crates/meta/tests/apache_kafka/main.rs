@@ -27,12 +27,15 @@ const RECORDS: i64 = 20;
 /// A throttle of some length, so that what the machine adds does not count.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// How long brokers may take to notice a dead one (`broker.session.timeout.ms`, 9 s) and to choose others.
-const FAIL_OVER: u64 = 60;
+const FAIL_OVER: u64 = 120;
 
 #[test]
 #[ignore = "needs a real Apache Kafka: cargo xtask test runs it"]
 fn a_client_lives_through_what_befalls_a_real_cluster() -> anyhow::Result<()> {
-    let mut kafka = ApacheKafka::start(Options { brokers: 3, tiered: false, ..Options::default() })?;
+    // Leaders move when the scenarios say so.
+    let properties = vec![("auto.leader.rebalance.enable".to_owned(), "false".to_owned())];
+    let mut kafka =
+        ApacheKafka::start(Options { brokers: 3, tiered: false, properties, ..Options::default() })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let name = Forwarder::start(kafka.bootstrap()).await?;
@@ -158,7 +161,7 @@ async fn a_throttled_client_waits(kafka: &ApacheKafka, cluster: &Cluster) -> any
     let impatient = fetch(&slow, "orders", id, 0, patience).await.expect_err("it has to wait for longer");
     let told = matches!(&impatient, SendError::Deadline { .. });
     assert!(told && impatient.recovery() == Recovery::Retry, "{impatient:?}");
-    assert!(began.elapsed() < patience + Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < patience + Duration::from_secs(5), "{:?}", began.elapsed());
     fetch(&slow, "orders", id, 0, Duration::from_secs(60)).await?;
     assert!(
         at.elapsed() >= wait.mul_f64(0.95),
@@ -194,7 +197,7 @@ async fn a_killed_broker_takes_leaders_coordinators_and_the_controller_along(
         }
     };
     assert_eq!(committed(cluster, &group).await?, ErrorCode::None);
-    let view = cluster.refresh_topics(&["orders"], within(30)).await?;
+    let view = cluster.refresh_topics(&["orders"], within(60)).await?;
     let led: Vec<(i32, Option<i32>)> = view
         .topic("orders")
         .unwrap()
@@ -254,7 +257,7 @@ async fn leaders_that_move_are_followed(
     cluster: &Cluster,
     to: i32,
 ) -> anyhow::Result<()> {
-    let view = cluster.refresh_topics(&["orders"], within(30)).await?;
+    let view = cluster.refresh_topics(&["orders"], within(60)).await?;
     let moving: Vec<(i32, Option<i32>)> = view
         .topic("orders")
         .unwrap()
@@ -268,9 +271,9 @@ async fn leaders_that_move_are_followed(
     let tool = "org.apache.kafka.tools.LeaderElectionCommand";
     let elect = ["--election-type", "preferred", "--all-topic-partitions"];
     block_in_place(|| {
-        wait_for("the replicas to be in sync", Duration::from_secs(60), || {
+        wait_for("the replicas to be in sync", Duration::from_secs(180), || {
             let again = tokio::runtime::Handle::current()
-                .block_on(cluster.refresh_topics(&["orders"], within(30)))?;
+                .block_on(cluster.refresh_topics(&["orders"], within(60)))?;
             let in_sync =
                 again.topic("orders").unwrap().partitions.iter().all(|partition| partition.isr.len() == 3);
             Ok(in_sync.then_some(()))
@@ -295,7 +298,7 @@ async fn a_recreated_topic_is_another_topic(cluster: &Cluster) -> anyhow::Result
     let gone = fetch(cluster, "orders", old.0, 0, Duration::from_secs(3)).await.expect_err("the id is gone");
     assert_eq!(gone.code(), Some(ErrorCode::UnknownTopicId), "{gone:?}");
     assert_eq!(end_of(cluster, "orders", 0, 30).await?, 0);
-    let view = cluster.refresh_topics(&["orders"], within(30)).await?;
+    let view = cluster.refresh_topics(&["orders"], within(60)).await?;
     let now = view.topic("orders").unwrap();
     assert!(now.id.is_some() && now.id != Some(old), "{now:?}");
     assert_eq!(now.replaced_ids(), [old]);
@@ -320,7 +323,7 @@ async fn when_every_address_has_changed_the_first_one_is_asked_again(
     started?;
     assert_eq!(end?, 0);
     block_in_place(|| kafka.wait_until_ready())?;
-    let view = cluster.refresh_all(within(30)).await?;
+    let view = cluster.refresh_all(within(60)).await?;
     let told: Vec<String> = view.brokers().map(|broker| broker.address.to_string()).collect();
     assert_eq!(told, (1..=3).map(|id| kafka.bootstrap_of(id)).collect::<Vec<_>>());
     Ok(())

@@ -50,10 +50,10 @@ pub(crate) async fn while_leaders_move_and_a_broker_dies(
     manager.on_partition_leadership_changes(&unknown, &[])?;
     // Two more read along: one over the other kind of connections, one that is started again and again.
     let all = [&busy[..], &unknown].concat();
-    let fetch_connections = FetchConnections::PerLeader;
-    let per_leader = KafkaMetadataLogConfig { fetch_connections, ..KafkaMetadataLogConfig::default() };
-    let per_leader = KafkaMetadataEventLog::start(cluster, per_leader, soon()).await?;
-    let follower = serving(per_leader, config(), &all).await?;
+    let fetch_connections = FetchConnections::PerPartition;
+    let per_partition = KafkaMetadataLogConfig { fetch_connections, ..KafkaMetadataLogConfig::default() };
+    let per_partition = KafkaMetadataEventLog::start(cluster, per_partition, soon()).await?;
+    let follower = serving(per_partition, config(), &all).await?;
     let dir = tempfile::tempdir()?;
     let with_snapshots = || RemoteLogMetadataManagerConfig {
         snapshots: Some(SnapshotConfig::new(dir.path())),
@@ -118,7 +118,7 @@ pub(crate) async fn while_leaders_move_and_a_broker_dies(
         }
         let told = Told::by_java(kafka)?;
         told.hold_against(&manager).await.context("the manager that wrote")?;
-        told.hold_against(&follower).await.context("a manager with one connection to each leader")?;
+        told.hold_against(&follower).await.context("a manager with a connection for each partition")?;
         let restarted = serving(log.clone(), with_snapshots(), &all).await?;
         told.hold_against(&restarted).await.context("a manager that starts again")?;
         restarted.close().await;

@@ -56,9 +56,9 @@ pub const READER: (&str, &str) = ("reader", "reader-secret");
 pub const VERSION: &str = "4.3.1";
 
 /// How long a cluster may take until it serves. Bounds a hanging start, not a slow one.
-const START_WITHIN: Duration = Duration::from_secs(120);
+const START_WITHIN: Duration = Duration::from_secs(240);
 /// How long the broker may take to copy what it has to, or to write what it must.
-const COPY_WITHIN: Duration = Duration::from_secs(90);
+const COPY_WITHIN: Duration = Duration::from_secs(240);
 /// How often a start is tried with other ports when another process took one meanwhile.
 const PORT_ATTEMPTS_MAX: usize = 3;
 
@@ -147,14 +147,20 @@ impl ApacheKafka {
             for broker in brokers {
                 broker.check_running(&self.guard)?;
             }
-            let Some(broker) = brokers.iter().find(|broker| broker.is_started()) else {
+            if running == 0 {
                 bail!("no broker runs");
-            };
-            let Ok(view) = wire::metadata(broker.ports.plain) else { return Ok(None) };
-            let led = view.topics.values().flatten().all(|partition| partition.leader >= 1);
-            let has_metadata_topic =
-                view.topics.get("__remote_log_metadata").is_some_and(|topic| topic.len() == partitions);
-            Ok((view.brokers.len() == running && led && (has_metadata_topic || !tiered)).then_some(()))
+            }
+            // Each has a view of its own, which may be behind those of the others.
+            for broker in brokers.iter().filter(|broker| broker.is_started()) {
+                let Ok(view) = wire::metadata(broker.ports.plain) else { return Ok(None) };
+                let led = view.topics.values().flatten().all(|partition| partition.leader >= 1);
+                let has_metadata_topic =
+                    view.topics.get("__remote_log_metadata").is_some_and(|topic| topic.len() == partitions);
+                if view.brokers.len() != running || !led || (tiered && !has_metadata_topic) {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
         });
         ready.with_context(|| self.log_ends())
     }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use super::run::{run, run_well, wait_for};
 use super::{ApacheKafka, COPY_WITHIN, wire};
 
-const TOOL_WITHIN: Duration = Duration::from_secs(120);
+const TOOL_WITHIN: Duration = Duration::from_secs(240);
 /// ListOffsets' special timestamps.
 const LATEST: i64 = -1;
 const LAST_TIERED: i64 = -5;

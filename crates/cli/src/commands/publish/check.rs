@@ -284,6 +284,7 @@ impl<'a> Log<'a> {
         let (to, time_ms) = match event {
             RawEvent::SegmentMetadata(event) => {
                 self.topic_is_there(of)?;
+                epochs_rise(event)?;
                 (State::CopySegmentStarted, event.event_timestamp_ms)
             }
             RawEvent::SegmentMetadataUpdate(event) => {
@@ -372,6 +373,25 @@ impl<'a> Log<'a> {
 
 fn refused(metadata_partition: Option<i32>, reason: &str) -> Checked {
     Checked { metadata_partition, verdict: Verdict::Refused(reason.to_owned()) }
+}
+
+/// A later leader epoch never begins before an earlier one: Kafka writes no such segment, and look-ups by epoch in it go astray.
+fn epochs_rise(event: &RawSegmentMetadata<'_>) -> Result<(), String> {
+    let mut entries: Vec<_> =
+        event.segment_leader_epochs.iter().map(|entry| (entry.epoch, entry.start_offset)).collect();
+    entries.sort_unstable();
+    for pair in entries.windows(2) {
+        let [(earlier, begun), (later, begins)] = [pair[0], pair[1]];
+        if earlier == later {
+            return Err(format!("leader epoch {later} is named twice, at offsets {begun} and {begins}"));
+        }
+        if begins < begun {
+            return Err(format!(
+                "leader epoch {later} begins at offset {begins}, before epoch {earlier} at {begun}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Java's readers forget custom metadata with an update that has none, and the plugin may then not find the objects.
@@ -708,6 +728,15 @@ mod tests {
         let beyond = |event: &mut RawSegmentMetadata<'static>| {
             event.segment_leader_epochs.push(EpochEntry { epoch: 1, start_offset: 11 });
         };
+        let falling = |event: &mut RawSegmentMetadata<'static>| {
+            event.segment_leader_epochs =
+                [EpochEntry { epoch: 1, start_offset: 0 }, EpochEntry { epoch: 0, start_offset: 5 }]
+                    .into_iter()
+                    .collect();
+        };
+        let twice = |event: &mut RawSegmentMetadata<'static>| {
+            event.segment_leader_epochs.push(EpochEntry { epoch: 0, start_offset: 5 });
+        };
         for (value, reason) in [
             (RecordValue::NullValue, "without a value"),
             (undecodable, "no event end the reading"),
@@ -717,6 +746,8 @@ mod tests {
             (changed(1, |event| event.start_offset = -1), "no reader accepts such an event"),
             (changed(1, |event| event.segment_leader_epochs.clear()), "no reader accepts such an event"),
             (changed(1, beyond), "beyond the segment's end"),
+            (changed(1, falling), "leader epoch 1 begins at offset 0, before epoch 0 at 5"),
+            (changed(1, twice), "leader epoch 0 is named twice, at offsets 0 and 5"),
             (to(1, CopySegmentStarted, 200), "no update leads to COPY_SEGMENT_STARTED"),
         ] {
             let verdicts = case(&[], std::slice::from_ref(&value)).verdicts();
