@@ -92,7 +92,9 @@ impl Task {
         flow.pipeline.fail(&reason);
         flow.renewal.take_held().for_each(|request| request.refuse(&reason));
         for lane in [&mut self.requests, &mut self.handshake_requests] {
-            while let Ok(request) = lane.submissions.try_recv() {
+            // Not `try_recv`: a request that is being put into the queue at this moment is waited for. One that stayed there
+            // would wait for ever.
+            while let Some(request) = lane.submissions.recv().await {
                 request.refuse(&reason);
             }
         }
@@ -143,7 +145,8 @@ impl Task {
                     }
                     Err(error) => return End::Broken(CloseReason::Io(error)),
                 },
-                request = self.requests.submissions.recv() => {
+                // Whoever has a request knows that the connection is established, and so must the task.
+                request = self.requests.submissions.recv(), if flow.connect_over => {
                     let Some(mut request) = request else { return End::Here(CloseReason::ClosedHere) };
                     let was_idle = flow.pipeline.is_idle();
                     // Requests that wait already go out with one write.

@@ -80,7 +80,10 @@ pub(crate) fn every_other_way_is_told_apart(kafka: &ApacheKafka) {
     let ca = format!("ssl.ca.location={}", files.path("ca"));
     let other_ca = format!("ssl.ca.location={}", files.path("other-ca"));
     let tls = "security.protocol=SSL";
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // Bound, so that nobody else gets it, and not listened on.
+    let unused = tokio::net::TcpSocket::new_v4().unwrap();
+    unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = unused.local_addr().unwrap().to_string();
     let credentials = |mechanism: &str, user: &str, password: &str| {
         let mechanism = format!("sasl.mechanism={mechanism}");
         let (user, password) = (format!("sasl.username={user}"), format!("sasl.password={password}"));

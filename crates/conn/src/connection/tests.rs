@@ -17,6 +17,7 @@ mod connecting;
 mod idle;
 mod interleavings;
 mod observing;
+mod races;
 mod renewal;
 mod throttling;
 

@@ -321,11 +321,13 @@ async fn without_sasl(steps: &mut Steps, connection: &Connection, within: Durati
     let wanted = matches!(&asked, Err(RequestError::NoAnswer { source, .. })
         if matches!(**source, CloseReason::ClosedUnauthenticated));
     if !wanted {
-        steps.set(
-            Step::Sasl,
-            Verdict::Skipped,
-            "security.protocol asks for none, and the listener wants none",
-        );
+        let (verdict, listener) = match asked {
+            Ok(_) => (Verdict::Skipped, "the listener wants none".to_owned()),
+            Err(error) => {
+                (Verdict::Warning, format!("what the listener wants was not learned: {}", chain(&error)))
+            }
+        };
+        steps.set(Step::Sasl, verdict, format!("security.protocol asks for none, and {listener}"));
         return;
     }
     let detail =

@@ -124,7 +124,12 @@ impl<B: Brokers> ToLeader<B> {
         let (_, sender) = self.to.insert((leader, sender));
         let (reply, answer) = oneshot::channel();
         sender.send(Wish { wanted, reply }).await.map_err(|_| gone())?;
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_else(|_| Err(gone())),
+            // A wish that was put into the queue while its reader went stays there.
+            () = sender.closed() => Err(gone()),
+        }
     }
 }
 
