@@ -183,7 +183,9 @@ impl Snapshots {
     pub(crate) fn open(dir: PathBuf, identity: MetadataLogIdentity) -> Result<Self, StartError> {
         let lock = || -> io::Result<Result<File, TryLockError>> {
             fs::create_dir_all(&dir)?;
-            let lock = OpenOptions::new().create(true).write(true).truncate(false).open(dir.join(".lock"))?;
+            let path = dir.join(".lock");
+            no_pipe(&path)?;
+            let lock = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
             Ok(lock.try_lock().map(|()| lock))
         };
         let failed = |source| StartError::SnapshotDir { dir: dir.clone(), source };
@@ -218,7 +220,8 @@ impl Snapshots {
         partition: i32,
         wanted: &PartitionMap<()>,
     ) -> Result<Option<Loaded>, Discarded> {
-        let file = match File::open(self.path(partition)) {
+        let path = self.path(partition);
+        let file = match no_pipe(&path).and_then(|()| File::open(path)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Discarded::Io(error)),
@@ -284,7 +287,7 @@ impl Snapshots {
     /// Appends what changed since `before`; nothing where the file has to be written anew.
     fn append(&self, content: &Content<'_>, before: Written) -> io::Result<Option<Written>> {
         let path = self.path(content.metadata_partition.partition);
-        let file = match File::options().append(true).open(path) {
+        let file = match no_pipe(&path).and_then(|()| File::options().append(true).open(path)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -302,14 +305,22 @@ impl Snapshots {
         let partition = content.metadata_partition.partition;
         let path = self.path(partition);
         let beside = path.with_extension("snapshot.new");
+        no_pipe(&beside)?;
         let writer = Writer::new(Vec::new(), &self.header(partition))?;
-        let Some(written) = content.write(writer, File::create(&beside)?, None)? else {
-            fs::remove_file(&beside)?;
-            return Ok(None);
-        };
-        fs::rename(&beside, &path)?;
-        sync_dir(&self.dir)?;
-        Ok(Some(written))
+        let written = content.write(writer, File::create(&beside)?, None).and_then(|written| {
+            if written.is_some() {
+                fs::rename(&beside, &path)?;
+            }
+            Ok(written)
+        });
+        if !matches!(written, Ok(Some(_))) {
+            // Half a snapshot would keep a disk full that is. What went wrong before matters more than this.
+            let _ = fs::remove_file(&beside);
+        }
+        if written.as_ref().is_ok_and(Option::is_some) {
+            sync_dir(&self.dir)?;
+        }
+        written
     }
 }
 
@@ -364,6 +375,14 @@ impl Content<'_> {
         file.sync_all()?;
         let bytes = file.metadata()?.len();
         Ok(Some(Written { generation: self.generation, users, whole: bytes, bytes }))
+    }
+}
+
+/// An error where something that is no file has the name of one: to open a pipe is to wait for its other end.
+fn no_pipe(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(io::Error::other(format!("{} is not a file", path.display()))),
+        _ => Ok(()),
     }
 }
 

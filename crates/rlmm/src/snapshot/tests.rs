@@ -193,6 +193,24 @@ fn a_section_that_is_not_whole_is_as_if_it_were_not_there() {
 }
 
 #[test]
+fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success(), "{}", path.display());
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let snapshots = Snapshots::open(dir.path().to_owned(), identity()).unwrap();
+    pipe(&snapshots.path(7));
+    pipe(&snapshots.path(7).with_extension("snapshot.new"));
+    let loaded = snapshots.load(7, &PartitionMap::default());
+    assert!(matches!(loaded, Err(Discarded::Io(_))), "{loaded:?}");
+    let dir = tempfile::tempdir().unwrap();
+    pipe(&dir.path().join(".lock"));
+    let opened = Snapshots::open(dir.path().to_owned(), identity());
+    assert!(matches!(opened, Err(StartError::SnapshotDir { .. })), "{opened:?}");
+}
+
+#[test]
 fn a_snapshot_of_format_version_1_is_read() {
     // Written by the first program that had the format; later ones must go on to read it.
     let loaded = load(include_bytes!("fixtures/version-1.snapshot"), identity(), 7).unwrap();

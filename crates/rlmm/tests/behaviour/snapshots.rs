@@ -139,6 +139,20 @@ async fn a_snapshot_that_was_being_written_when_the_process_died_is_no_matter() 
 }
 
 #[tokio::test]
+async fn a_snapshot_that_cannot_take_its_place_leaves_nothing_behind() {
+    let topic = InProcessMetadataTopic::with_partitions(1);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("remote-log-metadata-0.snapshot")).unwrap();
+    append_copied(&topic, &orders(0), 1, 0..=99);
+    let manager = serving(topic.open(), config_with_snapshots(dir.path()), &[orders(0)]).await;
+    assert_eq!(readable(&manager, &orders(0), &[50]), [Some(1)]);
+    let reason = status_of(&manager, 0).snapshot_discarded.unwrap();
+    assert!(reason.starts_with("the file cannot be read: "), "{reason}");
+    manager.close().await;
+    assert!(!dir.path().join("remote-log-metadata-0.snapshot.new").exists());
+}
+
+#[tokio::test]
 async fn a_damaged_snapshot_is_not_used_and_the_next_one_takes_its_place() {
     let topic = InProcessMetadataTopic::with_partitions(1);
     let dir = tempfile::tempdir().unwrap();
