@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::raw::{
     EpochEntries, EpochEntry, RawEvent, RawPartitionDelete, RawSegmentMetadata, RawSegmentSnapshot,
-    RawSegmentUpdate, RawTopicIdPartition, RecordValue, sort_epochs,
+    RawSegmentUpdate, RawTopicIdPartition, RecordValue, is_canonical,
 };
 use crate::{ParseUuidError, RemoteLogSegmentState, RemotePartitionDeleteState, Uuid};
 
@@ -85,6 +85,12 @@ pub enum ParseEventError {
         state: String,
         /// The kind of event.
         kind: &'static str,
+    },
+    /// A leader epoch is named twice, and only one of the entries could be meant.
+    #[error("field segment_leader_epochs names epoch {epoch} twice")]
+    RepeatedEpoch {
+        /// The epoch.
+        epoch: i32,
     },
     /// The state's name and its number contradict each other.
     #[error("state {state} has id {id}, not the state_id {state_id}")]
@@ -234,7 +240,13 @@ impl<'a> Fields<'a> {
         let pairs = required(self.segment_leader_epochs.take(), "segment_leader_epochs")?;
         let mut entries: EpochEntries =
             pairs.into_iter().map(|(epoch, start_offset)| EpochEntry { epoch, start_offset }).collect();
-        sort_epochs(&mut entries);
+        if !is_canonical(&entries) {
+            entries.sort_by_key(|entry| entry.epoch);
+            let twice = entries.windows(2).find(|pair| pair[0].epoch == pair[1].epoch);
+            if let Some(pair) = twice {
+                return Err(ParseEventError::RepeatedEpoch { epoch: pair[0].epoch });
+            }
+        }
         Ok(entries)
     }
 

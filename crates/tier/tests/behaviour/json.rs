@@ -76,6 +76,7 @@ fn a_bad_line_is_told_by_field() {
         assert!(UPDATE.contains(from));
         UPDATE.replace(from, to)
     };
+    let epochs_twice = r#"{"kind":"segment_metadata_snapshot","segment_id":"uZ0Wkrd9RjCy4w8cr8Qh5Q","start_offset":0,"end_offset":9,"broker_id":1,"max_timestamp_ms":1,"event_timestamp_ms":1,"segment_leader_epochs":[[7,0],[3,2],[7,5]]}"#;
     let errors = [
         "[1]".to_owned(),
         "{\"kind\":\"segment_metadata\"".to_owned(),
@@ -91,6 +92,7 @@ fn a_bad_line_is_told_by_field() {
         with("\"COPY_SEGMENT_FINISHED\"", "\"COPY_SEGMENT_FINISHED\",\"state_id\":2"),
         with("\"COPY_SEGMENT_FINISHED\"", "null"),
         with("\"COPY_SEGMENT_FINISHED\"", "null,\"state_id\":300"),
+        epochs_twice.to_owned(),
     ]
     .map(|text| {
         let error = json::parse_event(text.as_bytes()).unwrap_err();
@@ -115,5 +117,6 @@ fn a_bad_line_is_told_by_field() {
     state COPY_SEGMENT_FINISHED has id 1, not the state_id 2
     field state is missing
     invalid value: integer `300`, expected i8 (column 289)
+    field segment_leader_epochs names epoch 7 twice
     "#);
 }
