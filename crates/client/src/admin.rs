@@ -66,7 +66,8 @@ impl Admin {
     }
 
     /// What the cluster says about these names: the topic, or the code of its refusal, 3 for one that does not exist and
-    /// 29 for one that this principal may not describe. A name given twice stands there once.
+    /// 29 for one that this principal may not describe. A name that no topic can have is answered with 17, as a broker does,
+    /// and nobody is asked about it: a name may be too long to be asked. A name given twice stands there once.
     ///
     /// # Errors
     /// No broker answered before `deadline`.
@@ -78,9 +79,17 @@ impl Admin {
         names: &[T],
         deadline: Instant,
     ) -> Result<BTreeMap<String, Result<Topic, ErrorCode>>, RefreshError> {
-        let view = self.cluster.refresh_topics(names, deadline).await?;
-        let found = names.iter().map(|name| {
-            let name = name.as_ref();
+        let (asked, impossible): (Vec<&str>, Vec<&str>) =
+            names.iter().map(AsRef::as_ref).partition(|name| is_topic_name(name));
+        let mut found: BTreeMap<String, Result<Topic, ErrorCode>> = impossible
+            .into_iter()
+            .map(|name| (name.to_owned(), Err(ErrorCode::InvalidTopicException)))
+            .collect();
+        if asked.is_empty() {
+            return Ok(found);
+        }
+        let view = self.cluster.refresh_topics(&asked, deadline).await?;
+        found.extend(asked.into_iter().map(|name| {
             let found = match view.topic_view(name) {
                 TopicView::Known(topic) => Ok(topic.clone()),
                 TopicView::Refused { code, .. } => Err(code),
@@ -88,9 +97,16 @@ impl Admin {
                 TopicView::NotAsked => Err(ErrorCode::UnknownTopicOrPartition),
             };
             (name.to_owned(), found)
-        });
-        Ok(found.collect())
+        }));
+        Ok(found)
     }
+}
+
+/// True for a name that a topic can have.
+fn is_topic_name(name: &str) -> bool {
+    // Source: `org.apache.kafka.common.internals.Topic#validate`.
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(legal)
 }
 
 /// Positions of `items` in lists within which no key occurs twice. A broker refuses a request that names a partition twice.

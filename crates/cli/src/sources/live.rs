@@ -582,7 +582,8 @@ impl Topics<'_> {
                 for (name, answer) in answers {
                     match answer {
                         Ok(topic) => known.push(topic),
-                        Err(ErrorCode::UnknownTopicOrPartition) => {
+                        // No topic can have the second one's name.
+                        Err(ErrorCode::UnknownTopicOrPartition | ErrorCode::InvalidTopicException) => {
                             facts.topics.push(TopicFact { topic: name, absent: true, ..TopicFact::default() })
                         }
                         Err(ErrorCode::TopicAuthorizationFailed) => {
@@ -778,6 +779,8 @@ fn open_failure(error: OpenLogError) -> Failure {
             .hint("--metadata-topic NAME if the topic has another name"),
         OpenLogError::Forbidden { topic } => missing_right("DESCRIBE", &topic),
         OpenLogError::Cluster { source, .. } => refresh_failure(&source),
+        // All but the topic's name is the command's own.
+        OpenLogError::Config(_) => Failure::usage(anyhow::Error::new(error)),
         error => Failure::unreachable(anyhow::Error::new(error)),
     }
 }
