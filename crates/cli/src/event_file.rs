@@ -1,12 +1,12 @@
 //! Event files: JSON lines of events, facts, headers and summaries. The form is that of `events -o jsonl`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use strandline_tier::RecordValue;
 use strandline_tier::json::{EventPosition, parse_event};
 
@@ -235,8 +235,9 @@ fn line(bytes: &[u8]) -> Result<Line<'_>, String> {
         Err(error) => error,
     };
     // What is no event may be one of the rarer lines; only then is it worth a second look.
-    let kind = serde_json::from_slice::<Map<String, Value>>(bytes).ok();
-    match kind.as_ref().and_then(|line| line.get("kind")).and_then(Value::as_str) {
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    let kind = serde_json::from_slice::<Kind<'_>>(bytes).ok().filter(|_| is_object);
+    match kind.as_ref().map(|line| &*line.kind) {
         Some("fact") => Ok(Line::Fact(bytes)),
         Some("header") => header(bytes).map(Line::Envelope),
         Some("summary") => summary(bytes).map(Line::Envelope),
@@ -250,6 +251,13 @@ fn line(bytes: &[u8]) -> Result<Line<'_>, String> {
             Err(text)
         }
     }
+}
+
+/// The kind of a line; one that names two kinds has none.
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
 }
 
 fn header(bytes: &[u8]) -> Result<Envelope, String> {
@@ -322,6 +330,9 @@ mod tests {
             ("{\"kind\":\"null_value\"}\n{\"kind\":\"null_va", 2),
             ("{\"kind\":\"segment_metadata\"}\n", 1),
             ("{\"kind\":\"header\"}\n{\"kind\":\"summary\",\"incomplete\":7}\n", 2),
+            ("{\"kind\":\"null_value\",\"kind\":\"fact\"}\n", 1),
+            ("{\"kind\":\"fact\",\"kind\":\"null_value\"}\n", 1),
+            ("[\"fact\"]\n", 1),
             ("{\"kind\":\"header\",\"metadata_partitions\":0}\n", 1),
             ("{\"kind\":\"header\",\"metadata_partitions\":\"five\"}\n", 1),
         ] {
