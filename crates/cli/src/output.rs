@@ -226,14 +226,14 @@ impl Output {
         for item in items {
             self.text(separator)?;
             separator = ",\n    ";
-            serde_json::to_writer(&mut self.writer, &item).map_err(io::Error::from)?;
+            write_json(&mut self.writer, &item)?;
         }
         self.text(if separator.starts_with(',') { "\n  ]" } else { "]" })
     }
 
     /// Writes one value as a line of JSON.
     pub(crate) fn json_line<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
-        serde_json::to_writer(&mut self.writer, value).map_err(io::Error::from)?;
+        write_json(&mut self.writer, value)?;
         self.text("\n")
     }
 }
@@ -375,7 +375,34 @@ impl About {
 
 /// JSON text of a value that cannot fail to be written: strings, numbers, lists and maps of them.
 fn json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("strings, numbers, lists and maps have a JSON form")
+    let mut text = Vec::new();
+    write_json(&mut text, value).expect("strings, numbers, lists and maps have a JSON form");
+    String::from_utf8(text).expect("JSON is text")
+}
+
+/// Writes JSON in which all control characters are escaped, more than JSON asks for: a terminal obeys some of them.
+fn write_json<T: Serialize>(writer: impl io::Write, value: &T) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(writer, Harmless)).map_err(io::Error::from)
+}
+
+/// Compact JSON. The serializer itself escapes what lies below U+0020.
+struct Harmless;
+
+impl serde_json::ser::Formatter for Harmless {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        mut fragment: &str,
+    ) -> io::Result<()> {
+        while let Some(at) = fragment.find(|c| matches!(c, '\x7f'..='\u{9f}')) {
+            let (harmless, rest) = fragment.split_at(at);
+            let mut rest = rest.chars();
+            let control = rest.next().map_or(0, u32::from);
+            write!(writer, "{harmless}\\u{control:04x}")?;
+            fragment = rest.as_str();
+        }
+        writer.write_all(fragment.as_bytes())
+    }
 }
 
 /// The rows of a table.
@@ -543,6 +570,16 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_text_in_json_can_steer_a_terminal() {
+        assert_eq!(
+            json(&"a\x1b[1m\x7f\u{9b}31m\u{80}\u{9f}\u{a0}ö\"\n"),
+            r#""a\u001b[1m\u007f\u009b31m\u0080\u009f ö\"\n""#.replace(' ', "\u{a0}")
+        );
+        let name = "b\u{9b}\u{85}c";
+        assert_eq!(serde_json::from_str::<String>(&json(&name)).unwrap(), name);
+    }
 
     #[test]
     fn colour_hears_the_environment() {
