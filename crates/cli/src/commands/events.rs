@@ -51,7 +51,8 @@ pub(crate) fn run(args: &EventsArgs, display: &DisplayArgs, output: &mut Output)
     };
     let wanted =
         Arc::new(Wanted { selection: segments, window, kind: output.kind, clock, width: output.width() });
-    let progress = Progress::start(display.progress, "reading events", Unit::Bytes);
+    let unit = if matches!(source, Source::EventFile(_)) { Unit::Bytes } else { Unit::Events };
+    let progress = Progress::start(display.progress, "reading events", unit);
     match source {
         Source::EventFile(path) if args.follow => {
             Err(Failure::usage(format!("{} has an end: nothing can follow it", path.display()))
