@@ -81,8 +81,15 @@ pub(crate) fn run(args: &PublishArgs, display: &DisplayArgs, output: &mut Output
         warnings: live.warnings().iter().chain(&events.warnings).cloned().collect(),
         ..About::default()
     };
-    show(&rows, &about, args.yes, output)?;
-    Ok(ended_by.unwrap_or_else(|| exit(&rows)))
+    let exit = ended_by.unwrap_or_else(|| exit(&rows));
+    let shown = show(&rows, &about, args.yes, output).and_then(|()| Ok(output.flush()?));
+    match shown {
+        // Who has read enough is still told by the exit code how it ended.
+        Err(failure) if failure.quiet => Err(Failure { exit, ..failure }),
+        // What was written is not to be guessed.
+        Err(failure) => Err(failure.hint(verdict(&rows, args.yes))),
+        Ok(()) => Ok(exit),
+    }
 }
 
 /// Events of one cluster mean nothing in another, nor with another partition count.
@@ -393,6 +400,19 @@ fn hold_back(rows: &mut [Row], moved: &str) {
     }
 }
 
+/// Refuses the events that the topic does not take; true if there are any. What comes before them is not to be written alone.
+fn refuse_too_large(rows: &mut [Row], most: usize) -> bool {
+    let mut any = false;
+    for row in rows.iter_mut().filter(|row| row.outcome == What::WouldAppend) {
+        let bytes = row.value.as_ref().map_or(0, Bytes::len);
+        if bytes > most {
+            let reason = format!("an event of {bytes} bytes: the metadata topic takes at most {most}");
+            (row.outcome, row.reason, any) = (What::Refused, Some(reason), true);
+        }
+    }
+    any
+}
+
 /// Appends what may be appended; gives the signal that ended it early.
 fn append(
     live: &Live,
@@ -409,12 +429,18 @@ fn append(
             )
         });
     }
+    if log.value_bytes_max().is_some_and(|most| refuse_too_large(rows, most)) {
+        return Ok(None);
+    }
     let due: Vec<&mut Row> = rows.iter_mut().filter(|row| row.outcome == What::WouldAppend).collect();
     let values: Vec<(i32, Bytes)> =
         due.iter().filter_map(|row| row.metadata_partition.zip(row.value.clone())).collect();
     let Appended { fates, ended_by } = live.runtime().block_on(async {
         let appended = write::append(&log, &values, live.request_timeout()).await;
-        log.close().await;
+        tokio::select! {
+            () = log.close() => {}
+            () = write::overdue() => {}
+        }
         appended
     });
     due.into_iter().zip(fates).for_each(|(row, fate)| row.fated(fate));

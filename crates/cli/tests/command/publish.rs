@@ -309,6 +309,111 @@ fn ctrl_c_stops_behind_the_event_that_is_under_way() {
 }
 
 #[test]
+fn ctrl_c_says_what_is_written_although_the_broker_does_not_answer_any_more() {
+    for silent in [ApiKey::Produce, ApiKey::Fetch] {
+        let lab = Lab::start();
+        let file = lab.file(&[lab.begun(1, 0), lab.moved(1, 0, 1), lab.moved(1, 0, 2)]);
+        let produced = |entry: &strandline_testkit::embedded::JournalEntry| entry.api == ApiKey::Produce;
+        let due = if silent == ApiKey::Produce {
+            lab.kafka.script(Rule::new(Fault::Hold(Held::default())).api(silent).nth(2));
+            2
+        } else {
+            3
+        };
+        let child = crate::command()
+            .args(["publish", &file, "--yes", "-o", "json", "-b", &lab.kafka.bootstrap()])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Nothing lies in the topic that the check would have to fetch.
+        if silent == ApiKey::Fetch {
+            lab.kafka.script(Rule::new(Fault::Hold(Held::default())).api(silent).always());
+        }
+        let there = lab
+            .kafka
+            .journal_when(move |journal| journal.iter().filter(|entry| produced(entry)).count() == due);
+        lab.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), there).await }).unwrap();
+        crate::signals::signal(&child, "INT");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+        let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = envelope["items"].as_array().unwrap().iter();
+        let outcomes: Vec<&str> = rows.map(|row| row["outcome"].as_str().unwrap()).collect();
+        let expected = match silent {
+            ApiKey::Produce => ["written", "unknown", "not_tried"],
+            _ => ["written_not_read_back"; 3],
+        };
+        assert_eq!(outcomes, expected);
+    }
+}
+
+#[test]
+fn an_event_that_the_topic_does_not_take_holds_all_of_them_back() {
+    let lab = Lab::start();
+    let RawEvent::SegmentMetadataUpdate(event) = lab.moved(1, 0, 1) else { unreachable!("an update") };
+    let large = RawSegmentUpdate { custom_metadata: Some(vec![7; 1 << 20].into()), ..event };
+    let file = lab.file(&[lab.begun(1, 0), RawEvent::SegmentMetadataUpdate(large)]);
+    let (code, fates) = lab.fates(&file, &["--yes"]);
+    let home = lab.home(0);
+    assert_eq!((code, &fates[0]), (1, &format!("would_append {home}:null -")));
+    assert!(
+        fates[1].starts_with(&format!("refused {home}:null an event of 1048641 bytes: ")),
+        "{}",
+        fates[1]
+    );
+    assert_eq!((lab.asked(&[ApiKey::Produce]), lab.events()), (0, Vec::new()));
+}
+
+#[test]
+fn a_name_that_no_topic_can_have_is_the_name_of_none() {
+    let lab = Lab::start();
+    let begun = |name: &str| {
+        let named = RawTopicIdPartition { topic: name.to_owned().into(), ..lab.of(0) };
+        let RawEvent::SegmentMetadata(event) = lab.begun(1, 0) else { unreachable!("a segment") };
+        RawEvent::SegmentMetadata(RawSegmentMetadata { topic_id_partition: named, ..event })
+    };
+    let home = lab.home(0);
+    for (name, reason) in [
+        ("or/ders", "the cluster has no topic or/ders"),
+        // Longer than what a request can ask for.
+        (&*"o".repeat(40_000), "topic name of 40000 bytes, above 32767"),
+    ] {
+        let (code, fates) = lab.fates(&lab.file(&[begun(name)]), &["--yes"]);
+        assert_eq!((code, fates), (1, vec![format!("refused {home}:null {reason}")]));
+    }
+    // Whoever wrote it all the same: what else there is can be judged.
+    lab.log(&begun("or/ders"));
+    let audit = run(&["audit", "-b", &lab.kafka.bootstrap(), "-o", "json", "--fail-on", "never"]);
+    let envelope: Value = serde_json::from_str(&audit.stdout).unwrap();
+    assert_eq!((audit.code, &envelope["incomplete"]), (0, &Value::Array(Vec::new())), "{}", audit.stderr);
+}
+
+#[test]
+fn stdout_that_cannot_be_written_hides_nothing() {
+    let lab = Lab::start();
+    let to = |stdout: std::process::Stdio, event: RawEvent<'static>| {
+        let file = lab.file(&[event]);
+        let mut child = crate::command()
+            .args(["publish", &file, "--yes", "-b", &lab.kafka.bootstrap()])
+            .stdout(stdout)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let nobody_reads = to(std::process::Stdio::piped(), lab.moved(9, 0, 1));
+    assert_eq!(nobody_reads, (Some(1), String::new()), "it was refused");
+    if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+        let (code, stderr) = to(full.into(), lab.begun(1, 0));
+        assert_eq!(code, Some(6));
+        assert!(stderr.ends_with("hint: 1 event appended and read back.\n"), "{stderr}");
+    }
+}
+
+#[test]
 fn the_end_of_a_partitions_deletion_has_to_be_confirmed() {
     let lab = Lab::start();
     let deletion = |state_id: i8| {
@@ -352,6 +457,7 @@ fn files_of_another_cluster_cut_ones_and_topics_that_are_not_there_are_refused()
         refused("{\"kind\":\"header\"}\n", &[]),
         refused("{\"kind\":\"nonsense\"}\n", &[]),
         refused(summary, &["--metadata-topic", "elsewhere"]),
+        refused(summary, &["--metadata-topic", "no/where"]),
     ];
     insta::assert_snapshot!(told.join("\n"), @r#"
     2 error: the events of DIR/events.jsonl are of cluster another, and this is THIS
@@ -365,6 +471,8 @@ fn files_of_another_cluster_cut_ones_and_topics_that_are_not_there_are_refused()
 
     7 error: the cluster has no topic elsewhere: tiered storage is not in use here, or the topic has another name
     hint: --metadata-topic NAME if the topic has another name
+
+    2 error: the metadata log's topic is "no/where"; it must be 1 to 249 letters, digits, '.', '_' and '-', and not '.' or '..'
     "#);
     assert_eq!(lab.asked(&WRITING), 0);
     let nobody = run_with(&["publish", "-"], summary, &[]);

@@ -222,6 +222,12 @@ impl KafkaMetadataEventLog {
     pub fn deviations(&self) -> &[TopicDeviation] {
         &self.live.deviations
     }
+
+    /// The most bytes of an event that the topic took when the log was opened; `None` where that is not known, and where the
+    /// log was opened for reading.
+    pub fn value_bytes_max(&self) -> Option<usize> {
+        self.live.publisher.as_ref()?.value_bytes_max
+    }
 }
 
 impl MetadataEventLog for KafkaMetadataEventLog {

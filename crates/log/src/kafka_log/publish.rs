@@ -22,7 +22,7 @@ pub(super) struct Publisher {
     topic_id: Option<TopicId>,
     partition_count: i32,
     /// The most bytes of a value that the topic took when the log was opened.
-    value_bytes_max: Option<usize>,
+    pub(super) value_bytes_max: Option<usize>,
     /// Within so long every record has its answer, whatever its publisher's deadline.
     delivery_timeout: Duration,
 }

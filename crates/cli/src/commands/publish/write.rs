@@ -13,6 +13,9 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::sources::chain;
 
+/// How long what is under way may take once a signal has asked for an end.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
 /// What became of an event that was to be appended.
 #[derive(Debug)]
 pub(super) enum Fate {
@@ -35,7 +38,8 @@ pub(super) struct Appended {
 }
 
 /// Appends the values to their metadata partitions, each when the one before is acknowledged, and stops at the first that is
-/// not. A signal stops it behind the one that is under way. What was appended is then read back.
+/// not. A signal stops it behind the one that is under way, which is not waited for much longer. What was appended is then
+/// read back.
 pub(super) async fn append<L: LiveMetadataEventLog>(
     log: &L,
     values: &[(i32, Bytes)],
@@ -47,7 +51,14 @@ pub(super) async fn append<L: LiveMetadataEventLog>(
         if appended.ended_by.is_some() {
             break;
         }
-        let fate = match log.publish(*partition, value.clone(), Instant::now() + within).await {
+        let began = Instant::now();
+        let published = tokio::select! {
+            published = log.publish(*partition, value.clone(), began + within) => published,
+            () = overdue() => {
+                Err(PublishError::Unknown { partition: *partition, waited: began.elapsed(), source: None })
+            }
+        };
+        let fate = match published {
             Ok(offset) => Fate::Written { offset, not_read_back: None },
             Err(error) if error.may_be_written() => Fate::Unknown(error),
             Err(error) => Fate::NotWritten(error),
@@ -60,7 +71,14 @@ pub(super) async fn append<L: LiveMetadataEventLog>(
     }
     appended.fates.resize_with(values.len(), || Fate::NotTried);
     read_back(log, values, &mut appended.fates).await;
+    appended.ended_by = appended.ended_by.or_else(interrupt::pending);
     appended
+}
+
+/// Completes when a signal has asked for an end, and what is under way then has had its time.
+pub(super) async fn overdue() {
+    interrupt::wait().await;
+    tokio::time::sleep(STOP_MAX).await;
 }
 
 /// The values that a reading met, by offset.
@@ -87,9 +105,17 @@ async fn read_back<L: LiveMetadataEventLog>(log: &L, values: &[(i32, Bytes)], fa
         (range, visitor)
     });
     let visitors: Vec<_> = visitors.collect();
-    for visit in log.visit_ranges(visitors).await {
-        if let (Some((_, failed)), Some(error)) = (seen.get_mut(&visit.range.partition), visit.error) {
-            *failed = Some(chain(&error));
+    tokio::select! {
+        visits = log.visit_ranges(visitors) => {
+            for visit in visits {
+                if let (Some((_, failed)), Some(error)) = (seen.get_mut(&visit.range.partition), visit.error) {
+                    *failed = Some(chain(&error));
+                }
+            }
+        }
+        () = overdue() => {
+            let failed = seen.values_mut().map(|(_, failed)| failed);
+            failed.for_each(|failed| *failed = Some("a signal ended the reading back".to_owned()));
         }
     }
     for ((partition, value), fate) in values.iter().zip(fates) {
