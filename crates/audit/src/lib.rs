@@ -46,7 +46,7 @@ pub use finding::{Evidence, Finding, NotChecked, Report, Severity};
 pub use judge::{audit, audit_within};
 pub use limits::{LimitError, Limits};
 pub use placement::Placement;
-pub use readable::{Readable, ReadableRange};
+pub use readable::{Intervals, Readable, ReadableRange};
 pub use rules::{Group, Need, RULES, Recheck, Rule, rule};
 pub use view::{
     EventKind, EventView, MetadataPartitionStats, OddRecord, OddValue, Outcome, PartitionView, SegmentView,

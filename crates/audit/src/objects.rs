@@ -50,7 +50,7 @@ pub(crate) fn store(judge: &mut Judge<'_>, subjects: &[Subject<'_>]) {
         let why = "the plugin of this layout transforms segments, so that sizes differ";
         judge.undecided_wholly("obj.size-mismatch", why);
     }
-    unclaimed(judge, &objects);
+    unclaimed(judge, &objects, subjects);
 }
 
 /// The objects whose keys parse, by segment id.
@@ -198,7 +198,7 @@ fn size_mismatch(judge: &mut Judge<'_>, segment: SegmentView<'_>, own: &[(&Parse
 }
 
 /// Objects that no live segment claims, one finding for each segment id.
-fn unclaimed(judge: &mut Judge<'_>, objects: &Objects<'_>) {
+fn unclaimed(judge: &mut Judge<'_>, objects: &Objects<'_>, subjects: &[Subject<'_>]) {
     let view = judge.view;
     if objects.by_segment.is_empty() {
         return;
@@ -224,6 +224,11 @@ fn unclaimed(judge: &mut Judge<'_>, objects: &Objects<'_>) {
         }
     }
     let topic_ids: rustc_hash::FxHashSet<TopicId> = view.partitions().map(|of| of.topic_id()).collect();
+    let by_id: FxHashMap<(TopicId, i32), &Subject<'_>> = subjects
+        .iter()
+        .filter(|subject| !subject.is_gone())
+        .filter_map(|subject| Some(((subject.topic_id?, subject.partition), subject)))
+        .collect();
     for run in objects.by_segment.chunk_by(|(a, _), (b, _)| a.segment_id == b.segment_id) {
         let parsed = run[0].0;
         let segment = known.get(&parsed.segment_id).copied();
@@ -248,6 +253,12 @@ fn unclaimed(judge: &mut Judge<'_>, objects: &Objects<'_>) {
                 count(run.len(), "object", "objects"),
                 parsed.segment_id
             ));
+        let subject = by_id.get(&(parsed.topic_id, parsed.partition));
+        if let Some(start) = parsed.start_offset.filter(|start| subject.is_some_and(|of| of.lacks(*start))) {
+            draft = draft.fact(format!(
+                "no segment serves offset {start}, at which it begins: it may be the only copy of what is missing there"
+            ));
+        }
         if let Some(segment) = segment {
             draft = with_state(draft, segment);
         }

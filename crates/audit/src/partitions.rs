@@ -81,7 +81,9 @@ fn local_words(subject: &Subject<'_>, severity: Severity) -> String {
             format!("the leader's local log, which starts at {local}, still holds them")
         }
         (_, Some(local)) => format!("the leader's local log starts at {local}"),
-        (_, None) => "the leader's local start offset is not known".to_owned(),
+        (_, None) => {
+            "the leader's local start offset is not known: its local log may still hold them".to_owned()
+        }
     }
 }
 
@@ -529,7 +531,7 @@ pub(crate) struct Waiting {
 pub(crate) enum Unproved {
     /// A fact is absent.
     Absent(Need),
-    /// Too few local bytes to prove that a segment was rolled, and no segment files to prove that none was.
+    /// The local bytes do not prove that a segment was rolled, and there are no segment files to prove that none was.
     TooFewBytes,
 }
 
@@ -574,8 +576,12 @@ pub(crate) fn waiting(subject: &Subject<'_>) -> Result<Option<Waiting>, Unproved
     let Some(segment_bytes) = subject.config_number("segment.bytes") else {
         return Err(Unproved::Absent(Need::TopicConfigs));
     };
-    // All that the tier holds of the local log, segments that begin below it included: what is left is above.
+    // All that the tier holds of the local log, segments that begin below it included: what is left is above. Unless the tier
+    // has a hole there: what lies in that is local, too, and nobody will copy it.
     let local_start = subject.local_start().unwrap_or(0);
+    if subject.held.last().is_some_and(|end| !subject.held.hold(local_start.min(end), end)) {
+        return Err(Unproved::TooFewBytes);
+    }
     let copied = subject
         .lineage_segments()
         .filter(|segment| segment.end_offset().is_some_and(|end| end >= local_start))

@@ -59,11 +59,11 @@ impl Readable {
 
 /// Sorted intervals of offsets, both ends inclusive, none touching another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Intervals(Vec<(i64, i64)>);
+pub struct Intervals(Vec<(i64, i64)>);
 
 impl Intervals {
     /// Joins what overlaps or adjoins.
-    pub(crate) fn new(mut parts: Vec<(i64, i64)>) -> Self {
+    pub fn new(mut parts: Vec<(i64, i64)>) -> Self {
         parts.retain(|(start, end)| start <= end);
         parts.sort_unstable();
         let mut joined: Vec<(i64, i64)> = Vec::with_capacity(parts.len().min(16));
@@ -76,20 +76,23 @@ impl Intervals {
         Self(joined)
     }
 
-    pub(crate) fn as_slice(&self) -> &[(i64, i64)] {
+    /// All of them, by offset.
+    pub fn as_slice(&self) -> &[(i64, i64)] {
         &self.0
     }
 
-    pub(crate) fn first(&self) -> Option<i64> {
+    /// The lowest offset that is held.
+    pub fn first(&self) -> Option<i64> {
         self.0.first().map(|(start, _)| *start)
     }
 
-    pub(crate) fn last(&self) -> Option<i64> {
+    /// The highest offset that is held.
+    pub fn last(&self) -> Option<i64> {
         self.0.last().map(|(_, end)| *end)
     }
 
     /// The parts of `start..=end` that no interval holds.
-    pub(crate) fn missing(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
+    pub fn missing(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
         let mut missing = Vec::new();
         let mut next = start;
         let first = self.0.partition_point(|(_, last)| *last < start);
@@ -111,8 +114,15 @@ impl Intervals {
         missing
     }
 
+    /// The parts of `start..=end` that are held.
+    pub fn within(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
+        let first = self.0.partition_point(|(_, last)| *last < start);
+        let held = self.0[first..].iter().take_while(|(from, _)| *from <= end);
+        held.map(|(from, to)| (*from.max(&start), *to.min(&end))).collect()
+    }
+
     /// True when every offset of `start..=end` is held.
-    pub(crate) fn hold(&self, start: i64, end: i64) -> bool {
+    pub fn hold(&self, start: i64, end: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < start);
         self.0.get(at).is_some_and(|(from, to)| *from <= start && end <= *to)
     }

@@ -347,9 +347,9 @@ Segments {
 Partitions {
     "part.gap" Damage "Offsets missing between two segments"
         means "Offsets between two readable segments, at or above the log start offset, that no finished segment of the lineage holds. Risk where the leader's local log still holds them."
-        effect "A consumer that reaches these offsets fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops."
+        effect "Where the leader's local log does not hold them, or no longer, a consumer that reaches these offsets fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops."
         causes "Metadata lost, a segment deleted out of turn, or an upload skipped."
-        next "Look for objects of these offsets in the store; if a replica still has them locally, keep it from deleting them."
+        next "Look for objects of these offsets in the store, and keep those; if a replica still has them locally, keep it from deleting them: raise local.retention.ms and local.retention.bytes of the topic."
         needs [] recheck LogOffsetsAndNewestEvents;
     "part.gap-to-local" Damage "Offsets missing between the tier and the local log"
         means "Offsets at or above the log start, above the tier's end and below the leader's local start: in neither."
@@ -453,13 +453,13 @@ Objects {
         means "The key parses in the layout, and no live segment has this id."
         effect "It is paid for and nobody deletes it."
         causes "A copy whose events were lost, or a deletion that failed halfway."
-        next "Kafka never deletes it. Make sure that nothing uses it (`strandline explain key:KEY` says whose it is), then remove it with the store's own tools."
+        next "Kafka never deletes it. Where its offsets are missing in the tier (its proof says so), keep it: it may be their only copy. Else make sure that nothing uses it (`strandline explain key:KEY` says whose it is), then remove it with the store's own tools."
         needs [Listing AllEvents] recheck ObjectsAndNewestEvents;
     "obj.deleted-but-present" Cost "An object of a deleted segment"
         means "The key parses in the layout, and the segment's last state is DELETE_SEGMENT_FINISHED."
         effect "It is paid for and nobody deletes it."
         causes "The plugin reported a deletion that did not happen, or the store keeps a retention lock."
-        next "Check the plugin's rights to delete, then delete the object."
+        next "Where its offsets are missing in the tier (its proof says so), keep it: it may be their only copy. Else check the plugin's rights to delete, then delete the object."
         needs [Listing AllEvents] recheck ObjectsAndNewestEvents;
     "obj.unknown-key" Info "An object that is not of this layout"
         means "The key does not parse in the layout."

@@ -159,6 +159,14 @@ impl<'a> Subject<'a> {
         format!("{}:{}", self.topic, self.partition)
     }
 
+    /// True for an offset of the log that lies in a hole of the tier, or between it and the local log.
+    pub(crate) fn lacks(&self, offset: i64) -> bool {
+        let (Some(first), Some(last)) = (self.readable.first(), self.readable.last()) else { return false };
+        let from = self.log_start().map_or(first, |start| start.max(first));
+        let to = self.local_start().map_or(last, |local| local.saturating_sub(1).max(last));
+        (from..=to).contains(&offset) && !self.readable.hold(offset, offset)
+    }
+
     /// True where only `topic.id-unknown` and the `delete-stuck` rules speak: the topic id is gone from the
     /// cluster, or the partition's deletion is complete.
     pub(crate) fn is_gone(&self) -> bool {

@@ -329,6 +329,16 @@ scripts! { findings, FIRES:
         log orders:0 start=0 local=0 end=300 epochs=0:0 leader=1
         local orders:0 broker=1 size=2001
     " => ["risk part.no-upload orders:0 100..="];
+    bytes_prove_nothing_where_the_tier_has_a_hole_in_what_is_local: "
+        now 5h
+        topic orders remote.storage.enable=true segment.bytes=1000
+        copy-started a 0..=99 keyed
+        copy-finished a keyed
+        copy-started b 200..=299 keyed
+        copy-finished b keyed
+        log orders:0 start=0 local=0 end=350 epochs=0:0 leader=1
+        local orders:0 broker=1 size=3500
+    " => ["risk part.gap orders:0 100..=199"];
     a_partition_that_never_uploaded_is_seen_without_any_event: "
         now 5h
         topic orders remote.storage.enable=true segment.bytes=1000
@@ -665,4 +675,30 @@ fn a_finding_serialises_as_the_output_contract_says() {
       ]
     }
     "#);
+}
+
+#[test]
+fn an_orphan_whose_offsets_are_missing_is_not_called_superfluous() {
+    let script = "
+        store complete exact
+        copy-started a 0..=99 keyed
+        copy-finished a keyed
+        object a all
+        copy-started c 200..=299 keyed
+        copy-finished c keyed
+        object c all
+        log orders:0 start=0 local=300 end=400 epochs=0:0
+    ";
+    let told = |object: &str| {
+        let report = super::World::parse(&format!("{script}\n{object}")).report();
+        let orphan = report.findings.into_iter().find(|finding| finding.code == "obj.orphan").unwrap();
+        orphan.evidence.into_iter().map(|evidence| evidence.what).find(|what| what.contains("only copy"))
+    };
+    assert_eq!(
+        told("object b log start=100").as_deref(),
+        Some(
+            "no segment serves offset 100, at which it begins: it may be the only copy of what is missing there"
+        )
+    );
+    assert_eq!(told("object b log start=50"), None);
 }

@@ -329,6 +329,38 @@ fn what_is_not_uploaded_is_in_the_active_segment_of_a_healthy_partition() {
 }
 
 #[test]
+fn what_the_tier_lacks_in_its_middle_is_told() {
+    let script = "
+        a 0..=99 epochs 0@0 finished
+        b 200..=299 epochs 0@200 finished
+        log start=0 local=150 end=350 epochs=0@0 stable=350 leader=1
+        bytes 2400
+        topic segment.bytes=1000 remote.storage.enable=true
+    ";
+    insta::assert_snapshot!(answer(script, "orders:0"), @"
+    orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
+      - only in the tier: offsets 0 to 99
+      - in the tier and local: offsets 200 to 299
+      - in neither: offsets 100 to 149
+      - only local: offsets 150 to 199, 300 to 349
+      - not uploaded: offsets 300 to 349; how much of that is the active segment, which is never copied, is not
+      known: the tier lacks offsets that the local log has, and sizes do not tell them apart (its files would:
+      --log-dir)
+    ");
+    let all = script.replace("end=350", "end=300").replace("stable=350", "stable=300");
+    insta::assert_snapshot!(answer(&all, "orders:0"), @"
+    orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
+      - only in the tier: offsets 0 to 99
+      - in the tier and local: offsets 200 to 299
+      - in neither: offsets 100 to 149
+      - only local: offsets 150 to 199
+      - nothing is left to upload above the tier's end; what is missing below it is not copied any more
+    ");
+}
+
+#[test]
 fn rolled_segments_that_wait_have_a_reason() {
     let with = |change: &str, to: &str| answer(&TIER.replace(change, to), "orders:0");
     let answers = [
@@ -350,10 +382,11 @@ fn rolled_segments_that_wait_have_a_reason() {
     insta::assert_snapshot!(answers.join("\n\n"), @"
     == nothing
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -363,10 +396,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == no snapshot
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -376,10 +410,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == offline
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -388,10 +423,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == a transaction
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -401,10 +437,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == a producer not known
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -414,10 +451,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == switched off
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - copying is switched off for the topic (remote.log.copy.disable=true)
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
@@ -426,10 +464,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == tiering off
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - tiered storage is switched off for the topic (remote.storage.enable=false)
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
@@ -438,10 +477,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == stuck
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - a copy is stuck, and later ones may wait for it: segment SegmentC-------------A, started 2 h 10 min ago by
       broker 1
@@ -451,10 +491,11 @@ fn rolled_segments_that_wait_have_a_reason() {
 
     == under way
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - a copy is under way: segment SegmentC-------------A, started 9 min 59 s ago by broker 1
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
@@ -547,10 +588,11 @@ fn whole(script: &str, address: &str) -> String {
 fn groups_whose_next_offset_lies_in_a_hole_or_only_in_the_tier_are_named() {
     insta::assert_snapshot!(whole(&format!("{TIER}{STANDING}"), "orders:0"), @"
     orders:0 (topic id vaZwr6blSEWMAbm7z-tW-w)
-    the tier serves offsets from 0 to 299 (2 readable segments, 2.0 KiB)
+    the tier serves offsets from 0 to 299 without 100 to 199 (2 readable segments, 2.0 KiB)
       - the log starts at offset 20: what lies below is deleted for readers
-      - only in the tier: offsets 20 to 249
+      - only in the tier: offsets 20 to 99, 200 to 249
       - in the tier and local: offsets 250 to 299
+      - in neither: offsets 100 to 199
       - only local: offsets 300 to 449
       - not uploaded: offsets 300 to 399, in 1 rolled segment (1000 B), of which 00000000000000000300.log is the
       next
@@ -573,10 +615,10 @@ fn groups_whose_next_offset_lies_in_a_hole_or_only_in_the_tier_are_named() {
     damage part.gap: Offsets missing between two segments
       offsets 100 to 199 of orders:0 are missing between two segments
         proof: the leader's local log starts at 250 (and 3 more)
-      effect: A consumer that reaches these offsets fails with OFFSET_OUT_OF_RANGE or a storage error, and resets
-      or stops.
-      next: Look for objects of these offsets in the store; if a replica still has them locally, keep it from
-      deleting them.
+      effect: Where the leader's local log does not hold them, or no longer, a consumer that reaches these offsets
+      fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops.
+      next: Look for objects of these offsets in the store, and keep those; if a replica still has them locally,
+      keep it from deleting them: raise local.retention.ms and local.retention.bytes of the topic.
     ");
     // Who has read everything, or reads from the local log, needs no word.
     let well = answer(&format!("{TIER} group name=billing next=440 state=Stable\n groups"), "orders:0");
@@ -606,10 +648,10 @@ fn who_stands_at_an_offset_or_in_the_same_hole_or_segment_is_named() {
     damage part.gap: Offsets missing between two segments
       offsets 100 to 199 of orders:0 are missing between two segments
         proof: the leader's local log starts at 250 (and 3 more)
-      effect: A consumer that reaches these offsets fails with OFFSET_OUT_OF_RANGE or a storage error, and resets
-      or stops.
-      next: Look for objects of these offsets in the store; if a replica still has them locally, keep it from
-      deleting them.
+      effect: Where the leader's local log does not hold them, or no longer, a consumer that reaches these offsets
+      fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops.
+      next: Look for objects of these offsets in the store, and keep those; if a replica still has them locally,
+      keep it from deleting them: raise local.retention.ms and local.retention.bytes of the topic.
 
     =====
     orders:0 offset 50 (topic id vaZwr6blSEWMAbm7z-tW-w)

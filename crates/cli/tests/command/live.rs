@@ -115,8 +115,9 @@ fn explain_names_the_open_transaction_and_the_groups_that_need_the_tier_or_stand
         .replace(&topic_id, "TOPIC-ID");
     insta::assert_snapshot!(screen, @"
     orders:0 (topic id TOPIC-ID)
-    the tier serves offsets from 0 to 7 (2 readable segments, 200 B)
-      - only in the tier: offsets 0 to 7
+    the tier serves offsets from 0 to 7 without 4 to 5 (2 readable segments, 200 B)
+      - only in the tier: offsets 0 to 3, 6 to 7
+      - in neither: offsets 4 to 5
       - only local: offsets 8 to 11
       - not uploaded: offsets 8 to 11, in the active segment, which is never copied, as far as sizes tell: about
       218 B are left, and a segment is rolled at 1.0 GiB (segment.bytes)

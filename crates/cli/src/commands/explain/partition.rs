@@ -1,10 +1,13 @@
 //! `TOPIC:P`: what is where, and why nothing more is uploaded.
 
-use strandline_audit::{Facts, LogFact, PartitionView, SegmentView};
+use strandline_audit::{Facts, Intervals, LogFact, PartitionView, SegmentView};
 
 use super::uploads::Uploads;
 use super::{Asked, Explanation, TransactionRow};
 use crate::moment::rfc3339;
+
+/// How many ranges of offsets are named.
+const SPANS_MAX: usize = 4;
 
 impl<'a> Asked<'a> {
     /// One answer for each partition that is meant.
@@ -31,7 +34,7 @@ impl<'a> Asked<'a> {
 
     fn never_copied(&self, log: &'a LogFact) -> Explanation {
         let uploads = Uploads { topic: &log.topic, partition: log.partition, view: None, log: Some(log) };
-        let mut reasons = self.what_is_where(Some(log), None, None);
+        let mut reasons = self.what_is_where(Some(log), &Intervals::default());
         reasons.extend(self.why_no_more(&uploads));
         let mut explanation = Explanation {
             kind: "partition",
@@ -51,13 +54,15 @@ impl<'a> Asked<'a> {
 
     fn partition(&self, of: &PartitionView<'a>) -> Explanation {
         let log = self.log(of);
-        let ranges = of.readable().ranges();
-        let remote_start = ranges.iter().map(|range| range.start_offset).min();
-        let remote_end = ranges.iter().map(|range| range.end_offset).max();
+        let tier = in_tier(of);
         let counts = of.counts();
-        let remote = match (remote_start, remote_end) {
+        let remote = match (tier.first(), tier.last()) {
             (Some(start), Some(end)) => format!(
-                "the tier serves offsets from {start} to {end} ({}, {})",
+                "the tier serves offsets from {start} to {end}{} ({}, {})",
+                match tier.missing(start, end) {
+                    missing if missing.is_empty() => String::new(),
+                    missing => format!(" without {}", spans(&missing)),
+                },
                 crate::text::count(counts.copy_finished, "readable segment"),
                 self.output.sizes.show(i64::try_from(counts.copy_finished_bytes).unwrap_or(i64::MAX))
             ),
@@ -65,7 +70,7 @@ impl<'a> Asked<'a> {
         };
         let under_way: Vec<SegmentView<'_>> =
             of.segments().filter(|segment| segment.is_live() && !segment.is_finished()).collect();
-        let mut reasons = self.what_is_where(log, remote_start, remote_end);
+        let mut reasons = self.what_is_where(log, &tier);
         let uploads = Uploads { topic: of.topic(), partition: of.partition(), view: Some(*of), log };
         reasons.extend(self.why_no_more(&uploads));
         let mut explanation = Explanation {
@@ -87,7 +92,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Offsets by where they are: remote, local, both, neither.
-    fn what_is_where(&self, log: Option<&LogFact>, start: Option<i64>, end: Option<i64>) -> Vec<String> {
+    fn what_is_where(&self, log: Option<&LogFact>, tier: &Intervals) -> Vec<String> {
         let Some(log) = log else {
             return vec![
                 "what the local log holds, and so what is not uploaded, is not known from these sources"
@@ -103,27 +108,39 @@ impl<'a> Asked<'a> {
         let (Some(local), Some(log_end)) = (log.local_start_offset, log.log_end_offset) else {
             return places;
         };
-        let first = start.map(|start| start.max(log.log_start_offset.unwrap_or(start)));
-        let mut range = |what: &str, from: i64, to: i64| {
-            if from <= to {
-                places.push(format!("{what}: offsets {from} to {to}"));
+        let (below, last) = (local.saturating_sub(1), log_end.saturating_sub(1));
+        let first = tier.first().map_or(local, |start| start.max(log.log_start_offset.unwrap_or(start)));
+        for (what, ranges) in [
+            ("only in the tier", tier.within(first, below)),
+            ("in the tier and local", tier.within(first.max(local), last)),
+            ("in neither", tier.missing(first, below)),
+            ("only local", tier.missing(local, last)),
+        ] {
+            if !ranges.is_empty() {
+                places.push(format!("{what}: offsets {}", spans(&ranges)));
             }
-        };
-        let last = log_end.saturating_sub(1);
-        match (first, end) {
-            (Some(first), Some(end)) => {
-                range("only in the tier", first, end.min(local.saturating_sub(1)));
-                range("in the tier and local", first.max(local), end.min(last));
-                range("in neither", end.saturating_add(1), local.saturating_sub(1));
-                range("only local", local.max(end.saturating_add(1)), last);
-            }
-            _ => range("only local", local, last),
         }
         if local >= log_end {
             places.push(format!("the local log holds no record (it would begin at {local})"));
         }
         places
     }
+}
+
+/// What look-ups find in the tier, at any leader epoch.
+pub(super) fn in_tier(of: &PartitionView<'_>) -> Intervals {
+    let ranges = of.readable().ranges();
+    Intervals::new(ranges.iter().map(|range| (range.start_offset, range.end_offset)).collect())
+}
+
+/// `0 to 99, 200 to 299`, the first few of them.
+fn spans(ranges: &[(i64, i64)]) -> String {
+    let shown = ranges.iter().take(SPANS_MAX).map(|(start, end)| format!("{start} to {end}"));
+    let more = match ranges.len().saturating_sub(SPANS_MAX) {
+        0 => String::new(),
+        more => format!(" and {} more", crate::text::count(more as u64, "range")),
+    };
+    format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
 fn open_transaction(log: Option<&LogFact>) -> Option<TransactionRow> {

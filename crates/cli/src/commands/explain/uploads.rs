@@ -4,11 +4,12 @@
 //! snapshot at its end. Source: `RemoteLogManager.RLMCopyTask` (Kafka 4.3.1).
 
 use strandline_audit::{
-    LocalSegment, LocalSegmentsFact, LogFact, OpenTransaction, PartitionView, SegmentView,
+    Intervals, LocalSegment, LocalSegmentsFact, LogFact, OpenTransaction, PartitionView, SegmentView,
 };
 use strandline_tier::RemoteLogSegmentState as State;
 
 use super::Asked;
+use super::partition::in_tier;
 
 /// How many unfinished copies are named; the table of segments has more.
 const COPIES_MAX: usize = 3;
@@ -33,10 +34,19 @@ struct Files<'a> {
 impl<'a> Uploads<'a> {
     /// The offset after the tier's end: the first that is still to be uploaded.
     fn next_offset(&self) -> i64 {
-        let ranges = self.view.as_ref().map(|of| of.readable().ranges()).unwrap_or_default();
-        let end = ranges.iter().map(|range| range.end_offset).max();
         let start = self.log.and_then(|log| log.log_start_offset).unwrap_or(0);
-        end.map_or(0, |end| end.saturating_add(1)).max(start)
+        self.in_tier().last().map_or(0, |end| end.saturating_add(1)).max(start)
+    }
+
+    fn in_tier(&self) -> Intervals {
+        self.view.as_ref().map(in_tier).unwrap_or_default()
+    }
+
+    /// True where the tier has, from an offset to its end, all that the log has.
+    fn is_whole_from(&self, start: i64) -> bool {
+        let tier = self.in_tier();
+        let end = self.log.and_then(|log| log.log_end_offset).map_or(i64::MAX, |end| end.saturating_sub(1));
+        tier.last().is_none_or(|last| last < start || tier.missing(start, last.min(end)).is_empty())
     }
 }
 
@@ -47,7 +57,14 @@ impl<'a> Asked<'a> {
         let (next, end) = (of.next_offset(), of.log.and_then(|log| log.log_end_offset));
         reasons.extend(self.unfinished(of, next));
         if end.is_some_and(|end| end <= next) {
-            reasons.push("nothing is left to upload: all that is written is in the tier".to_owned());
+            let start = of.log.and_then(|log| log.log_start_offset).unwrap_or(0);
+            let what = match of.is_whole_from(start) {
+                true => "nothing is left to upload: all that is written is in the tier",
+                false => {
+                    "nothing is left to upload above the tier's end; what is missing below it is not copied any more"
+                }
+            };
+            reasons.push(what.to_owned());
             return reasons;
         }
         let transaction = of.log.and_then(|log| self.held_back(of, log, next));
@@ -202,6 +219,12 @@ impl<'a> Asked<'a> {
             ));
             return Waits::Nothing;
         };
+        if !of.is_whole_from(log.local_start_offset.unwrap_or(0)) {
+            reasons.push(format!(
+                "not uploaded: {left}; how much of that is the active segment, which is never copied, is not known: the tier lacks offsets that the local log has, and sizes do not tell them apart (its files would: --log-dir)"
+            ));
+            return Waits::Nothing;
+        }
         // Local files that the tier has too take their share; those that begin below the local start do as well.
         let copied = of.view.as_ref().map_or(0, |view| {
             let local = log.local_start_offset.unwrap_or(0);
