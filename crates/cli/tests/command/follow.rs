@@ -149,3 +149,24 @@ fn a_damaged_batch_ends_the_following_of_its_partition_alone() {
     signal(&followed.child, "INT");
     assert_eq!(followed.child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn brokers_that_are_gone_are_told_and_so_is_their_return() {
+    let mut followed = Followed::start();
+    followed.asked_from(0, 1);
+    let mut told = BufReader::new(followed.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut wait_for = |words: &str| told.find(|line| line.contains(words)).expect("it goes on");
+    for broker in 1..=3 {
+        followed.runtime.block_on(followed.kafka.stop_broker(broker)).unwrap();
+    }
+    let gone = wait_for("are not heard of");
+    assert!(gone.starts_with("warning: ") && gone.contains("of 2 metadata partitions"), "{gone}");
+    for broker in 1..=3 {
+        followed.runtime.block_on(followed.kafka.restart_broker(broker)).unwrap();
+    }
+    wait_for("is heard of again");
+    followed.append(0);
+    assert_eq!(followed.place(), (0, 1));
+    signal(&followed.child, "INT");
+    assert_eq!(followed.child.wait().unwrap().code(), Some(130));
+}

@@ -1,9 +1,11 @@
 //! `-f` on a cluster: each metadata partition is followed from where the first reading ended.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use strandline_log::{
     LiveMetadataEventLog as _, MetadataAssignment, MetadataDelivery, MetadataEventQueueCapacity, RangeError,
+    ReadingState,
 };
 
 use super::Stream;
@@ -12,10 +14,14 @@ use super::log::{LiveLog, Reading};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::output::Incomplete;
-use crate::sources::chain;
+use crate::sources::{chain, tell_warning};
 
 /// Most deliveries that are taken at once.
 const AT_ONCE_MAX: usize = 1024;
+
+/// How often it is looked whether something hinders the following, and how long it may do so before it is said: a leader
+/// that moves takes no longer.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Prints what comes, until a signal, or until no partition is followed any more.
 ///
@@ -40,10 +46,16 @@ pub(super) fn follow(
             }
         }
         let mut taken = Vec::new();
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut hindered = false;
         while followed > 0 {
             let open = tokio::select! {
                 open = events.next_many(&mut taken, AT_ONCE_MAX) => open,
                 _ = interrupt::wait() => false,
+                _ = look.tick() => {
+                    tell_hindrance(&assignment, &mut hindered);
+                    continue;
+                }
             };
             let mut chunk = Chunk::default();
             for delivery in taken.drain(..) {
@@ -70,6 +82,26 @@ pub(super) fn follow(
         events.close().await;
         Ok(())
     })
+}
+
+/// Says once that partitions are not heard of, and once that they are again: what passes by itself stops nothing.
+fn tell_hindrance(assignment: &MetadataAssignment, told: &mut bool) {
+    let partitions = assignment.list();
+    let hindrance = |state: &ReadingState| match state {
+        ReadingState::Retrying { since, error, .. } if since.elapsed() >= LOOK_EVERY => Some(chain(&**error)),
+        _ => None,
+    };
+    let mut silent = partitions.iter().filter_map(|partition| hindrance(&partition.state));
+    match (silent.next(), *told) {
+        (Some(error), false) => tell_warning(&format!(
+            "{} of {} metadata partitions are not heard of: {error}; they are tried again for as long as it takes",
+            1 + silent.count(),
+            partitions.len()
+        )),
+        (None, true) => tell_warning("every metadata partition that is followed is heard of again"),
+        (Some(_), true) | (None, false) => return,
+    }
+    *told = !*told;
 }
 
 /// Says why a partition stopped, and lets it go on where that can be; `Break` where it cannot.
