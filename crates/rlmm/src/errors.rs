@@ -23,8 +23,8 @@ pub struct Written {
 pub enum WriteOutcome {
     /// It is part of the answers.
     Applied,
-    /// It says what was so already: a segment that is known, or the deletion of one that is gone. A repeated write is
-    /// answered so.
+    /// It says what was so already: a segment that is known, or the deletion of one that is gone. An update to the state
+    /// that a segment is in is `Applied`, as in Kafka's cache: it may bring other custom metadata.
     NoOp,
     /// It changed nothing, since it contradicts what came before it in the log.
     Rejected(Rejection),

@@ -60,6 +60,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # On a cluster, with snapshots
+//! The same manager on the topic of a cluster, which goes on from its snapshots after a restart. The log can be handed to
+//! several (`clone`); whoever opened it closes it, after the managers.
+//!
+//! ```
+//! use std::time::Duration;
+//! use strandline_log::{KafkaMetadataEventLog, KafkaMetadataLogConfig, MetadataEventLog as _};
+//! use strandline_meta::{BrokerAddress, Cluster, ClusterConfig, ConnectionConfig};
+//! use strandline_rlmm::{RemoteLogMetadataManagerConfig, SnapshotConfig, TopicBasedRemoteLogMetadataManager};
+//! # use strandline_testkit::embedded::{ClusterOptions, EmbeddedCluster};
+//! use tokio::time::Instant;
+//!
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! # let kafka = EmbeddedCluster::start(ClusterOptions::default())?;
+//! # let (bootstrap, directory) = (kafka.bootstrap(), tempfile::tempdir()?);
+//! let soon = || Instant::now() + Duration::from_secs(30);
+//! let brokers = BrokerAddress::parse_list(&bootstrap)?;
+//! let config = ClusterConfig::new(brokers, ConnectionConfig::default()).read_write();
+//! let cluster = Cluster::connect(config, soon()).await?;
+//! // One broker is enough for a try; by default a topic that is created has three replicas, and wants two in sync.
+//! let topic = KafkaMetadataLogConfig { replication: 1, min_isr: 1, ..KafkaMetadataLogConfig::default() };
+//! let log = KafkaMetadataEventLog::start(&cluster, topic, soon()).await?;
+//!
+//! let config = RemoteLogMetadataManagerConfig {
+//!     snapshots: Some(SnapshotConfig::new(directory.path())),
+//!     ..RemoteLogMetadataManagerConfig::default()
+//! };
+//! let manager = TopicBasedRemoteLogMetadataManager::start(log.clone(), config)?;
+//! // What is asked and written is as above.
+//! manager.close().await;
+//! log.close().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # How it reads
 //! A metadata partition is read for the user partitions that need it, and only then: the running reading begins at the
 //! end of the log at once, so that writes are read back, while what lies before is read in one go for those that are new,

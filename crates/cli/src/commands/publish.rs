@@ -27,7 +27,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt;
 use crate::output::{About, Form, Grid, Output};
 use crate::progress::{Progress, Unit};
-use crate::sources::{Live, Purpose, Visitor, chain, refresh_failure, tell_warning};
+use crate::sources::{Live, Purpose, Visitor, chain, no_event_among, refresh_failure, tell_warning};
 use crate::text::count;
 use check::{Against, Checked, TopicNow, Verdict};
 use file::{Entry, Events};
@@ -52,6 +52,11 @@ pub(crate) fn run(args: &PublishArgs, display: &DisplayArgs, output: &mut Output
         .ok_or_else(|| Failure::unsupported("the metadata topic has no partitions"))?;
     let homes = homes(&events.entries, partitioner);
     let standing = Standing::read(&live, &log, &homes, display.progress)?;
+    if let Some(none) = no_event_among(&standing.view) {
+        let topic = &args.metadata_topic;
+        return Err(Failure::usage(format!("{topic} does not look like the metadata topic: {none}"))
+            .hint("--metadata-topic names it; without it, it is __remote_log_metadata"));
+    }
     let topics = interruptible(&live, topics(&live, &events.entries))??;
     let holders = if args.no_broker_holds_it { PartitionHolders::None } else { PartitionHolders::Possible };
     let against = Against {
@@ -62,8 +67,10 @@ pub(crate) fn run(args: &PublishArgs, display: &DisplayArgs, output: &mut Output
         holders,
         clock: &output.clock,
     };
-    let mut rows: Vec<Row> =
-        events.entries.iter().zip(check::check(&events.entries, &against)).map(Row::new).collect();
+    let checked = check::check(&events.entries, &against);
+    let losses = check::losses(&events.entries, &checked, &standing.view);
+    losses.iter().for_each(|loss| tell_warning(loss));
+    let mut rows: Vec<Row> = events.entries.iter().zip(checked).map(Row::new).collect();
 
     let refused = rows.iter().any(|row| row.outcome == What::Refused);
     let mut ended_by = None;
@@ -78,7 +85,7 @@ pub(crate) fn run(args: &PublishArgs, display: &DisplayArgs, output: &mut Output
         cluster_id: live.cluster_id(),
         as_of_ms: output.clock.now_ms,
         metadata_offsets: standing.ends,
-        warnings: live.warnings().iter().chain(&events.warnings).cloned().collect(),
+        warnings: live.warnings().iter().chain(&events.warnings).chain(&losses).cloned().collect(),
         ..About::default()
     };
     let exit = ended_by.unwrap_or_else(|| exit(&rows));
@@ -323,7 +330,7 @@ struct Row {
     #[serde(skip)]
     exit: Exit,
     #[serde(skip)]
-    shown: [String; 3],
+    shown: [String; 4],
 }
 
 impl Row {
@@ -372,14 +379,14 @@ impl Row {
 }
 
 /// The event, its segment, and its user partition, in words.
-fn shown(value: &RecordValue<'_>) -> [String; 3] {
+fn shown(value: &RecordValue<'_>) -> [String; 4] {
     let segment_state = |id: i8| {
         RemoteLogSegmentState::from_id(id).map_or_else(|| format!("state {id}"), |state| state.to_string())
     };
     let event = match value {
         RecordValue::Event(event) => event,
-        RecordValue::NullValue => return ["no value", "-", "-"].map(str::to_owned),
-        RecordValue::Undecodable { .. } => return ["undecodable", "-", "-"].map(str::to_owned),
+        RecordValue::NullValue => return ["no value", "-", "-", "-"].map(str::to_owned),
+        RecordValue::Undecodable { .. } => return ["undecodable", "-", "-", "-"].map(str::to_owned),
     };
     let name = match event {
         RawEvent::SegmentMetadata(event) => segment_state(event.state_id),
@@ -390,7 +397,11 @@ fn shown(value: &RecordValue<'_>) -> [String; 3] {
     };
     let segment = event.segment_id().map_or_else(|| "-".to_owned(), |id| id.to_string());
     let of = event.topic_id_partition().map(|of| format!("{}:{}", of.topic, of.partition));
-    [name, segment, of.unwrap_or_else(|| "-".to_owned())]
+    let offsets = match event {
+        RawEvent::SegmentMetadata(event) => format!("{}-{}", event.start_offset, event.end_offset),
+        _ => "-".to_owned(),
+    };
+    [name, segment, of.unwrap_or_else(|| "-".to_owned()), offsets]
 }
 
 /// Something came in between: nothing is appended.
@@ -465,15 +476,15 @@ fn show(rows: &[Row], about: &About, yes: bool, output: &mut Output) -> Result<(
         output.machine(about, rows)?;
         return Ok(());
     }
-    let mut grid = Grid::new(&["LINE>", "WHAT", "METADATA", "EVENT", "SEGMENT", "PARTITION"]);
+    let mut grid = Grid::new(&["LINE>", "WHAT", "METADATA", "EVENT", "SEGMENT", "PARTITION", "OFFSETS"]);
     for row in rows {
         let at = match (row.metadata_partition, row.offset) {
             (Some(partition), Some(offset)) => format!("{partition}:{offset}"),
-            (Some(partition), None) => format!("{partition}:"),
+            (Some(partition), None) => partition.to_string(),
             (None, _) => "-".to_owned(),
         };
-        let [event, segment, of] = row.shown.clone();
-        grid.row(vec![row.line.to_string(), row.outcome.words().to_owned(), at, event, segment, of]);
+        let [event, segment, of, offsets] = row.shown.clone();
+        grid.row(vec![row.line.to_string(), row.outcome.words().to_owned(), at, event, segment, of, offsets]);
     }
     output.table(&grid)?;
     // Below the table, since no terminal may cut a reason.

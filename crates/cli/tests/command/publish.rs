@@ -142,11 +142,11 @@ fn without_yes_it_is_shown_what_would_be_written_and_nothing_is() {
     for flags in [&[][..], &["--dry-run"]] {
         let run = lab.publish(&file, flags);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{}", run.stdout);
-        let screen = run.stdout.replace(&format!("  {}:  ", lab.home(0)), "  N:  ");
+        let screen = run.stdout.replace(&format!("append  {:<8}", lab.home(0)), "append  N       ");
         insta::allow_duplicates! { insta::assert_snapshot!(screen, @"
-        LINE  WHAT    METADATA  EVENT                  SEGMENT                 PARTITION
-           1  append  N:        COPY_SEGMENT_STARTED   AQEBAQEBAQEBAQEBAQEBAQ  orders:0
-           2  append  N:        COPY_SEGMENT_FINISHED  AQEBAQEBAQEBAQEBAQEBAQ  orders:0
+        LINE  WHAT    METADATA  EVENT                  SEGMENT                 PARTITION  OFFSETS
+           1  append  N         COPY_SEGMENT_STARTED   AQEBAQEBAQEBAQEBAQEBAQ  orders:0   0-9
+           2  append  N         COPY_SEGMENT_FINISHED  AQEBAQEBAQEBAQEBAQEBAQ  orders:0   -
 
         Would append 2 events. Nothing was written: --yes does it.
         ") };
@@ -484,4 +484,16 @@ fn files_of_another_cluster_cut_ones_and_topics_that_are_not_there_are_refused()
     let printed = run(&["events", "-b", &lab.kafka.bootstrap(), "-o", "jsonl"]).stdout;
     let (code, fates) = lab.fates(&lab.file_of(&printed), &["--yes"]);
     assert_eq!((code, fates), (0, vec![format!("in_log {}:0 -", lab.home(0))]));
+}
+
+#[test]
+fn a_topic_whose_records_are_no_events_takes_none() {
+    let lab = Lab::start();
+    lab.kafka.create_topic("orders-of-a-shop", 1);
+    lab.kafka.append("orders-of-a-shop", 0, &[b"{\"order\":1}"]);
+    let file = lab.file(&[lab.begun(1, 0)]);
+    let run = lab.publish(&file, &["--yes", "--metadata-topic", "orders-of-a-shop"]);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("does not look like the metadata topic"), "{}", run.stderr);
+    assert_eq!(lab.asked(&WRITING), 0);
 }

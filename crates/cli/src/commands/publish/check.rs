@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-use strandline_audit::{EventKind, EventView, Outcome, PartitionView, TierView};
+use rustc_hash::{FxHashMap, FxHashSet};
+use strandline_audit::{EventKind, EventView, Intervals, Outcome, PartitionView, SegmentView, TierView};
 use strandline_rlmm::{PartitionHolders, check_write};
 use strandline_tier::{
     MetadataPartitioner, RawEvent, RawPartitionDelete, RawSegmentMetadata, RawSegmentUpdate,
@@ -70,6 +70,46 @@ pub(super) fn check(entries: &[Entry], against: &Against<'_>) -> Vec<Checked> {
     entries.iter().map(|entry| log.check(entry)).collect()
 }
 
+/// What readers of the log lose by the deletions that can be appended: offsets between two segments that stay, which no
+/// segment has any more. In words, for each segment.
+pub(super) fn losses(entries: &[Entry], checked: &[Checked], view: &TierView) -> Vec<String> {
+    let mut deleted: FxHashMap<Uuid, u64> = FxHashMap::default();
+    let mut concerned: FxHashSet<(TopicId, i32)> = FxHashSet::default();
+    for (entry, checked) in entries.iter().zip(checked) {
+        let RecordValue::Event(RawEvent::SegmentMetadataUpdate(event)) = &entry.value else { continue };
+        let deletes = matches!(
+            State::from_id(event.state_id),
+            Some(State::DeleteSegmentStarted | State::DeleteSegmentFinished)
+        );
+        if deletes && matches!(checked.verdict, Verdict::Append(_)) {
+            deleted.entry(event.segment_id).or_insert(entry.line);
+            concerned.insert((event.topic_id_partition.topic_id, event.topic_id_partition.partition));
+        }
+    }
+    let mut losses = Vec::new();
+    for of in view.partitions().filter(|of| concerned.contains(&(of.topic_id(), of.partition()))) {
+        let range = |segment: &SegmentView<'_>| Some((segment.start_offset()?, segment.end_offset()?));
+        let readable = || of.segments().filter(|segment| segment.state() == Some(State::CopySegmentFinished));
+        let stays = readable().filter(|segment| !deleted.contains_key(&segment.id()));
+        let stays = Intervals::new(stays.filter_map(|segment| range(&segment)).collect());
+        let (Some(first), Some(last)) = (stays.first(), stays.last()) else { continue };
+        for segment in readable() {
+            let (Some(line), Some((start, end))) = (deleted.get(&segment.id()), range(&segment)) else {
+                continue;
+            };
+            for (start, end) in stays.missing(start.max(first), end.min(last)) {
+                losses.push(format!(
+                    "line {line}: without segment {} no segment has offsets {start} to {end} of {}:{}, and others lie before and behind",
+                    segment.id(),
+                    of.topic(),
+                    of.partition()
+                ));
+            }
+        }
+    }
+    losses
+}
+
 /// A segment, in the log and with what the file appends.
 #[derive(Default)]
 struct Segment<'a> {
@@ -88,6 +128,14 @@ struct Segment<'a> {
 struct Deletion<'a> {
     state: Option<DeleteState>,
     in_log: Vec<EventView<'a>>,
+}
+
+impl Deletion<'_> {
+    /// True once the partition was deleted, whatever somebody wrote behind that.
+    fn was_finished(&self) -> bool {
+        let finished = DeleteState::DeletePartitionFinished;
+        self.state == Some(finished) || self.in_log.iter().any(|event| event.state_id() == finished.id())
+    }
 }
 
 /// The log as it stands, and as it will stand.
@@ -269,7 +317,7 @@ impl<'a> Log<'a> {
                 other.topic, other.partition, other.topic_id
             ));
         }
-        if deletion.and_then(|deletion| deletion.state) == Some(DeleteState::DeletePartitionFinished) {
+        if deletion.is_some_and(Deletion::was_finished) {
             return Err("the deletion of the partition was finished: an event behind it ends the reading of a broker \
                         that held the partition"
                 .to_owned());
@@ -562,6 +610,11 @@ mod tests {
     impl Case {
         /// A word for each event, or why it is refused.
         fn verdicts(&self) -> Vec<String> {
+            self.judged().0
+        }
+
+        /// The same, and what is lost.
+        fn judged(&self) -> (Vec<String>, Vec<String>) {
             let mut builder = TierViewBuilder::new();
             for (offset, value) in (0..).zip(&self.log) {
                 let position =
@@ -572,8 +625,9 @@ mod tests {
             let entry =
                 |(line, value): (u64, &RecordValue<'static>)| Entry { line, position, value: value.clone() };
             let entries: Vec<Entry> = (1..).zip(&self.file).map(entry).collect();
+            let view = builder.finish(Some(PARTITIONS));
             let against = Against {
-                view: &builder.finish(Some(PARTITIONS)),
+                view: &view,
                 partitioner: MetadataPartitioner::new(PARTITIONS).unwrap(),
                 as_of: &self.as_of.map(|offset| (home(), offset)).into_iter().collect(),
                 topics: &[("orders".to_owned(), self.topic)].into_iter().collect(),
@@ -589,7 +643,9 @@ mod tests {
                 Verdict::InLog(offset) => format!("in the log at {}", offset.unwrap()),
                 Verdict::Refused(reason) => reason,
             };
-            check(&entries, &against).into_iter().map(words).collect()
+            let checked = check(&entries, &against);
+            let losses = losses(&entries, &checked, &view);
+            (checked.into_iter().map(words).collect(), losses)
         }
     }
 
@@ -695,6 +751,26 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_that_leaves_a_hole_between_segments_is_told() {
+        let copied = |id: u8, start_offset: i64| {
+            let begun = changed(id, |event| {
+                (event.start_offset, event.end_offset) = (start_offset, start_offset + 9);
+                event.segment_leader_epochs = [EpochEntry { epoch: 0, start_offset }].into_iter().collect();
+            });
+            [begun, to(id, CopySegmentFinished, 200)]
+        };
+        let log = [copied(1, 0), copied(2, 10), copied(3, 20)].concat();
+        let lost = |id: u8| case(&log, &[to(id, DeleteSegmentStarted, 300)]).judged();
+        let told = format!(
+            "line 1: without segment {} no segment has offsets 10 to 19 of orders:0, and others lie before and behind",
+            Uuid([2; 16])
+        );
+        assert_eq!(lost(2), (vec!["append".to_owned()], vec![told]));
+        // Retention deletes so.
+        assert_eq!(lost(1), (vec!["append".to_owned()], Vec::new()));
+    }
+
+    #[test]
     fn what_contradicts_the_file_itself_is_refused() {
         let same = case(&[], &[start(1, 100), start(1, 100)]).verdicts();
         assert_eq!(same, ["append", "line 1 is the same event"]);
@@ -791,6 +867,9 @@ mod tests {
             ..case(&[start(1, 100)], &[&way[..], &[to(1, DeleteSegmentStarted, 503)]].concat())
         };
         assert!(confirmed(behind)[3].contains("the deletion of the partition was finished"));
+        let marked_again = [&way[..], &[delete(DeletePartitionMarked, 504)]].concat();
+        let behind = Case { topic: TopicNow::NotSeen, ..case(&marked_again, &[start(1, 600)]) };
+        assert!(behind.verdicts()[0].contains("the deletion of the partition was finished"));
         assert_eq!(case(&way[..1], &way[1..2]).verdicts(), ["append"]);
         assert_eq!(case(&way[..1], &way[..1]).verdicts(), ["in the log at 0"]);
         let skipped = case(&[], &way[1..2]).verdicts();
