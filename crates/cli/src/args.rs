@@ -53,7 +53,7 @@ pub(crate) struct DisplayArgs {
     /// How long work shows itself on stderr
     #[arg(long, global = true, value_enum, default_value_t = ProgressKind::Auto)]
     pub(crate) progress: ProgressKind,
-    /// Says more: all details of `audit`, notes on stderr; twice for those of the connection
+    /// Says more: all proofs of findings, notes on stderr; twice for those of the connection
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

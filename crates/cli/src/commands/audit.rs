@@ -1,6 +1,6 @@
 //! `audit`: all findings.
 
-use strandline_audit::{Finding, Limits, NotChecked, Severity, rule};
+use strandline_audit::{Evidence, Finding, Limits, NotChecked, Severity, rule};
 
 use crate::address::Selection;
 use crate::args::{AuditArgs, DisplayArgs, Level};
@@ -80,7 +80,7 @@ fn table(judged: &Judged, details: bool, output: &mut Output) -> Result<(), Fail
         details || group.first().is_some_and(|first| first.severity != Severity::Info)
     };
     for group in groups.iter().filter(in_full) {
-        show_group(group, output)?;
+        show_group(group, details, output)?;
         output.line("")?;
     }
     let mut brief = groups.iter().filter(|group| !in_full(group)).peekable();
@@ -130,8 +130,8 @@ pub(crate) fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
     groups
 }
 
-/// A heading, the findings, then what they have in common: effect and next step.
-pub(crate) fn show_group(group: &[&Finding], output: &mut Output) -> Result<(), Failure> {
+/// A heading, the findings, then what they have in common: effect and next step. With `details` every piece of evidence.
+pub(crate) fn show_group(group: &[&Finding], details: bool, output: &mut Output) -> Result<(), Failure> {
     let Some(first) = group.first() else { return Ok(()) };
     let title = rule(first.code).map_or("", |rule| rule.title);
     let times = match group.len() {
@@ -141,8 +141,13 @@ pub(crate) fn show_group(group: &[&Finding], output: &mut Output) -> Result<(), 
     output.severity_line(first.severity, &format!("{}: {title}{times}", first.code))?;
     for finding in group.iter().take(SHOWN_MAX) {
         output.wrapped(&format!("{}{}", place(finding), escape(&finding.message)), "  ")?;
-        if let Some(proof) = proof(finding, output) {
-            output.wrapped(&format!("proof: {proof}"), "    ")?;
+        let shown = if details { finding.evidence.len() } else { 1 };
+        for (evidence, number) in finding.evidence.iter().zip(1..=shown) {
+            let more = match finding.evidence.len() - number {
+                more if more > 0 && number == shown => format!(" (and {more} more, with -v)"),
+                _ => String::new(),
+            };
+            output.wrapped(&format!("proof: {}{more}", proof(evidence, output)), "    ")?;
         }
     }
     if let Some(more) = group.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
@@ -176,23 +181,14 @@ pub(crate) fn place(finding: &Finding) -> String {
     if place.is_empty() { place } else { format!("{}: ", escape(place.trim_start())) }
 }
 
-/// The first piece of evidence, and how many more there are.
-fn proof(finding: &Finding, output: &Output) -> Option<String> {
-    let first = finding.evidence.first()?;
-    let mut proof = match (first.metadata_partition, first.offset) {
+/// A piece of evidence with its place and time.
+fn proof(evidence: &Evidence, output: &Output) -> String {
+    let place = match (evidence.metadata_partition, evidence.offset) {
         (Some(partition), Some(offset)) => format!("{partition}:{offset} "),
         _ => String::new(),
     };
-    if let Some(ms) = first.time_ms {
-        proof.push_str(&output.clock.show(ms));
-        proof.push(' ');
-    }
-    proof.push_str(&escape(&first.what));
-    match finding.evidence.len() - 1 {
-        0 => {}
-        more => proof.push_str(&format!(" (and {more} more)")),
-    }
-    Some(proof)
+    let time = evidence.time_ms.map(|ms| format!("{} ", output.clock.show(ms))).unwrap_or_default();
+    format!("{place}{time}{}", escape(&evidence.what))
 }
 
 /// The rules that could not be judged, those with one reason on one line.

@@ -148,7 +148,7 @@ pub(crate) fn run(args: &ExplainArgs, display: &DisplayArgs, output: &mut Output
             if index > 0 {
                 output.line("")?;
             }
-            screen(explanation, output)?;
+            screen(explanation, display.verbose > 0, output)?;
         }
     } else {
         let mut about = judged.collected.about(SCHEMA, clock.now_ms);
@@ -235,7 +235,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn screen(explanation: &Explanation, output: &mut Output) -> Result<(), Failure> {
+fn screen(explanation: &Explanation, details: bool, output: &mut Output) -> Result<(), Failure> {
     output.wrapped(&escape(&explanation.subject), "")?;
     output.paragraph(&explanation.summary, "")?;
     for reason in &explanation.reasons {
@@ -303,7 +303,7 @@ fn screen(explanation: &Explanation, output: &mut Output) -> Result<(), Failure>
         if group.first().is_some_and(|first| first.severity == Severity::Info) {
             show_brief(&group, output)?;
         } else {
-            show_group(&group, output)?;
+            show_group(&group, details, output)?;
         }
     }
     Ok(())

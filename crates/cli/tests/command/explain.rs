@@ -614,7 +614,7 @@ fn groups_whose_next_offset_lies_in_a_hole_or_only_in_the_tier_are_named() {
 
     damage part.gap: Offsets missing between two segments
       offsets 100 to 199 of orders:0 are missing between two segments
-        proof: the leader's local log starts at 250 (and 3 more)
+        proof: the leader's local log starts at 250 (and 3 more, with -v)
       effect: Where the leader's local log does not hold them, or no longer, a consumer that reaches these offsets
       fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops.
       next: Look for objects of these offsets in the store, and keep those; if a replica still has them locally,
@@ -647,7 +647,7 @@ fn who_stands_at_an_offset_or_in_the_same_hole_or_segment_is_named() {
 
     damage part.gap: Offsets missing between two segments
       offsets 100 to 199 of orders:0 are missing between two segments
-        proof: the leader's local log starts at 250 (and 3 more)
+        proof: the leader's local log starts at 250 (and 3 more, with -v)
       effect: Where the leader's local log does not hold them, or no longer, a consumer that reaches these offsets
       fails with OFFSET_OUT_OF_RANGE or a storage error, and resets or stops.
       next: Look for objects of these offsets in the store, and keep those; if a replica still has them locally,

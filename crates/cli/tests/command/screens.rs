@@ -273,7 +273,7 @@ fn the_help_names_what_there_is() {
               [default: auto]
 
       -v, --verbose...
-              Says more: all details of `audit`, notes on stderr; twice for those of the connection
+              Says more: all proofs of findings, notes on stderr; twice for those of the connection
 
       -h, --help
               Print help (see a summary with '-h')
@@ -387,7 +387,7 @@ fn an_offset_that_nothing_serves_has_an_exact_reason() {
 
     damage part.hole-in-epoch: Offsets that a segment holds and no look-up returns
       offsets 100 to 2047 of orders:0 are in segment uZ0Wkrd9RjCy4w8cr8Qh5Q and no look-up returns it
-        proof: 2:1 2026-11-29 19:19:34Z COPY_SEGMENT_FINISHED by broker 1 (and 2 more)
+        proof: 2:1 2026-11-29 19:19:34Z COPY_SEGMENT_FINISHED by broker 1 (and 2 more, with -v)
       effect: A consumer that reaches these offsets fails, although the object store has them.
       next: The data is there: it can be read from the object. A repeated COPY_SEGMENT_FINISHED of the longer
       segment brings it back into the index.
@@ -483,4 +483,26 @@ fn a_wide_table_has_more_columns() {
     orders:0   0-19     D4Ifn6EDSYKyEYXxHYFpeg  COPY_SEGMENT_FINISHED  1001 B  2026-11-29 19:19:24Z  10 min 32 s ago       1  0@0            5IXF0LfsSAut-R4jyG-tIw
     1 segment, 1001 B
     ");
+}
+
+#[test]
+fn with_v_all_that_proves_a_finding_is_shown() {
+    let later = events()
+        .replace("uZ0Wkrd9RjCy4w8cr8Qh5Q", "be4dae5a6c8e427d9822aA")
+        .replace("\"end_offset\":2047", "\"end_offset\":99")
+        .replace("\"offset\":0,", "\"offset\":2,")
+        .replace("\"offset\":1,", "\"offset\":3,");
+    let displaced = format!("{}{later}", events());
+    for command in [&["audit"][..], &["explain", "orders:0@500"]] {
+        let proofs = |more: &[&str]| {
+            let arguments = [command, &["--events", "-"], more].concat();
+            let screen = run_with(&arguments, &displaced, &[]).stdout;
+            let proofs = screen.lines().map(str::trim).filter(|line| line.starts_with("proof: "));
+            proofs.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (brief, whole) = (proofs(&[]), proofs(&["-v"]));
+        assert!(brief.iter().any(|proof| proof.ends_with("(and 2 more, with -v)")), "{brief:?}");
+        assert!(whole.len() >= brief.len() + 2, "{whole:?}");
+        assert!(!whole.iter().any(|proof| proof.contains("more, with")), "{whole:?}");
+    }
 }
