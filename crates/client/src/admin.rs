@@ -102,8 +102,8 @@ impl Admin {
     }
 }
 
-/// True for a name that a topic can have.
-fn is_topic_name(name: &str) -> bool {
+/// True for a name that a topic can have: 1 to 249 letters, digits, `.`, `_` and `-`, and not `.` or `..`.
+pub fn is_topic_name(name: &str) -> bool {
     // Source: `org.apache.kafka.common.internals.Topic#validate`.
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(legal)

@@ -130,6 +130,25 @@ impl Lab {
             .collect()
     }
 
+    /// A run that writes the events of a file, and goes on.
+    fn writing(&self, file: &str) -> std::process::Child {
+        crate::command()
+            .args(["publish", file, "--yes", "-o", "json", "-b", &self.kafka.bootstrap()])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Waits until so many Produce requests have come.
+    fn until_produced(&self, count: usize) {
+        let produced = |entry: &strandline_testkit::embedded::JournalEntry| entry.api == ApiKey::Produce;
+        let there = self
+            .kafka
+            .journal_when(move |journal| journal.iter().filter(|entry| produced(entry)).count() == count);
+        self.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), there).await }).unwrap();
+    }
+
     fn asked(&self, apis: &[ApiKey]) -> usize {
         self.kafka.journal().iter().filter(|entry| apis.contains(&entry.api)).count()
     }
@@ -272,6 +291,15 @@ fn a_failure_halfway_says_what_is_written_and_what_is_not() {
     assert_eq!((code, fates), (0, expected.to_vec()));
 }
 
+/// The outcomes that a run tells which a signal has ended.
+fn interrupted(child: std::process::Child) -> Vec<String> {
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = envelope["items"].as_array().unwrap().iter();
+    rows.map(|row| row["outcome"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn ctrl_c_stops_behind_the_event_that_is_under_way() {
     let lab = Lab::start();
@@ -285,24 +313,12 @@ fn ctrl_c_stops_behind_the_event_that_is_under_way() {
     let file = lab.file(&events);
     let held = Held::default();
     lab.kafka.script(Rule::new(Fault::Hold(held.clone())).api(ApiKey::Produce).nth(2));
-    let child = crate::command()
-        .args(["publish", &file, "--yes", "-o", "json", "-b", &lab.kafka.bootstrap()])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let produced = |entry: &strandline_testkit::embedded::JournalEntry| entry.api == ApiKey::Produce;
-    let second =
-        lab.kafka.journal_when(move |journal| journal.iter().filter(|entry| produced(entry)).count() == 2);
-    lab.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), second).await }).unwrap();
+    let child = lab.writing(&file);
+    lab.until_produced(2);
     crate::signals::signal(&child, "INT");
     held.release();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
-    let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let outcomes: Vec<&str> =
-        envelope["items"].as_array().unwrap().iter().map(|row| row["outcome"].as_str().unwrap()).collect();
-    let written = outcomes.iter().take_while(|outcome| **outcome == "written").count();
+    let outcomes = interrupted(child);
+    let written = outcomes.iter().take_while(|outcome| *outcome == "written").count();
     assert!((2..outcomes.len()).contains(&written), "{written} of {}", outcomes.len());
     assert!(outcomes[written..].iter().all(|outcome| *outcome == "not_tried"), "{outcomes:?}");
     assert_eq!(lab.events().len(), written);
@@ -313,33 +329,14 @@ fn ctrl_c_says_what_is_written_although_the_broker_does_not_answer_any_more() {
     for silent in [ApiKey::Produce, ApiKey::Fetch] {
         let lab = Lab::start();
         let file = lab.file(&[lab.begun(1, 0), lab.moved(1, 0, 1), lab.moved(1, 0, 2)]);
-        let produced = |entry: &strandline_testkit::embedded::JournalEntry| entry.api == ApiKey::Produce;
-        let due = if silent == ApiKey::Produce {
-            lab.kafka.script(Rule::new(Fault::Hold(Held::default())).api(silent).nth(2));
-            2
-        } else {
-            3
-        };
-        let child = crate::command()
-            .args(["publish", &file, "--yes", "-o", "json", "-b", &lab.kafka.bootstrap()])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let due = if silent == ApiKey::Produce { 2 } else { 3 };
         // Nothing lies in the topic that the check would have to fetch.
-        if silent == ApiKey::Fetch {
-            lab.kafka.script(Rule::new(Fault::Hold(Held::default())).api(silent).always());
-        }
-        let there = lab
-            .kafka
-            .journal_when(move |journal| journal.iter().filter(|entry| produced(entry)).count() == due);
-        lab.runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), there).await }).unwrap();
+        let rule = Rule::new(Fault::Hold(Held::default())).api(silent);
+        lab.kafka.script(if silent == ApiKey::Produce { rule.nth(2) } else { rule.always() });
+        let child = lab.writing(&file);
+        lab.until_produced(due);
         crate::signals::signal(&child, "INT");
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
-        let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = envelope["items"].as_array().unwrap().iter();
-        let outcomes: Vec<&str> = rows.map(|row| row["outcome"].as_str().unwrap()).collect();
+        let outcomes = interrupted(child);
         let expected = match silent {
             ApiKey::Produce => ["written", "unknown", "not_tried"],
             _ => ["written_not_read_back"; 3],

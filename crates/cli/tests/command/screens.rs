@@ -11,6 +11,16 @@ fn screen(args: &[&str]) -> String {
     run.stdout
 }
 
+/// A segment, and a shorter one of the same start that came later and took its place.
+fn displaced() -> String {
+    let later = events()
+        .replace("uZ0Wkrd9RjCy4w8cr8Qh5Q", "be4dae5a6c8e427d9822aA")
+        .replace("\"end_offset\":2047", "\"end_offset\":99")
+        .replace("\"offset\":0,", "\"offset\":2,")
+        .replace("\"offset\":1,", "\"offset\":3,");
+    format!("{}{later}", events())
+}
+
 #[test]
 fn a_healthy_tier_gets_a_short_screen() {
     insta::assert_snapshot!(screen(&["status"]), @"
@@ -369,12 +379,7 @@ fn an_offset_that_nothing_serves_has_an_exact_reason() {
     PARTITION  OFFSETS  SEGMENT                 STATE                        SIZE  NEWEST RECORD         LAST EVENT       BROKER  LEADER EPOCHS
     orders:0   0-2047   uZ0Wkrd9RjCy4w8cr8Qh5Q  COPY_SEGMENT_FINISHED  1021.8 KiB  2026-11-29 19:19:20Z  10 min 26 s ago       1  0@0
     ");
-    let later = events()
-        .replace("uZ0Wkrd9RjCy4w8cr8Qh5Q", "be4dae5a6c8e427d9822aA")
-        .replace("\"end_offset\":2047", "\"end_offset\":99")
-        .replace("\"offset\":0,", "\"offset\":2,")
-        .replace("\"offset\":1,", "\"offset\":3,");
-    insta::assert_snapshot!(reason(&format!("{}{later}", events()), "orders:0@500"), @"
+    insta::assert_snapshot!(reason(&displaced(), "orders:0@500"), @"
     orders:0 offset 500 (topic id vaZwr6blSEWMAbm7z-tW-w)
     nothing in the tier serves it
       - segment uZ0Wkrd9RjCy4w8cr8Qh5Q holds it and is finished, yet no look-up returns it: the later, overlapping
@@ -487,12 +492,7 @@ fn a_wide_table_has_more_columns() {
 
 #[test]
 fn with_v_all_that_proves_a_finding_is_shown() {
-    let later = events()
-        .replace("uZ0Wkrd9RjCy4w8cr8Qh5Q", "be4dae5a6c8e427d9822aA")
-        .replace("\"end_offset\":2047", "\"end_offset\":99")
-        .replace("\"offset\":0,", "\"offset\":2,")
-        .replace("\"offset\":1,", "\"offset\":3,");
-    let displaced = format!("{}{later}", events());
+    let displaced = displaced();
     for command in [&["audit"][..], &["explain", "orders:0@500"]] {
         let proofs = |more: &[&str]| {
             let arguments = [command, &["--events", "-"], more].concat();

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use strandline_client::admin::is_topic_name;
 use strandline_client::producer::ProducerConfig;
 
 use crate::record::METADATA_TOPIC;
@@ -140,10 +141,8 @@ const WIRE_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 impl KafkaMetadataLogConfig {
     pub(super) fn check(&self) -> Result<(), MetadataLogConfigError> {
         let refuse = |setting, value, needed| Err(MetadataLogConfigError { setting, value, needed });
-        let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let name = &self.topic;
-        // Source: `org.apache.kafka.common.internals.Topic#validate`.
-        if !(1..=249).contains(&name.len()) || name == "." || name == ".." || !name.bytes().all(legal) {
+        if !is_topic_name(name) {
             let needed = "it must be 1 to 249 letters, digits, '.', '_' and '-', and not '.' or '..'";
             return refuse("topic", format!("{name:?}"), needed);
         }

@@ -34,8 +34,9 @@ impl<'a> Asked<'a> {
 
     fn never_copied(&self, log: &'a LogFact) -> Explanation {
         let uploads = Uploads { topic: &log.topic, partition: log.partition, view: None, log: Some(log) };
-        let mut reasons = self.what_is_where(Some(log), &Intervals::default());
-        reasons.extend(self.why_no_more(&uploads));
+        let nothing = Intervals::default();
+        let mut reasons = self.what_is_where(Some(log), &nothing);
+        reasons.extend(self.why_no_more(&uploads, &nothing));
         let mut explanation = Explanation {
             kind: "partition",
             subject: format!("{}:{}", log.topic, log.partition),
@@ -72,7 +73,7 @@ impl<'a> Asked<'a> {
             of.segments().filter(|segment| segment.is_live() && !segment.is_finished()).collect();
         let mut reasons = self.what_is_where(log, &tier);
         let uploads = Uploads { topic: of.topic(), partition: of.partition(), view: Some(*of), log };
-        reasons.extend(self.why_no_more(&uploads));
+        reasons.extend(self.why_no_more(&uploads, &tier));
         let mut explanation = Explanation {
             kind: "partition",
             open_transaction: open_transaction(log),
@@ -128,7 +129,7 @@ impl<'a> Asked<'a> {
 }
 
 /// What look-ups find in the tier, at any leader epoch.
-pub(super) fn in_tier(of: &PartitionView<'_>) -> Intervals {
+fn in_tier(of: &PartitionView<'_>) -> Intervals {
     let ranges = of.readable().ranges();
     Intervals::new(ranges.iter().map(|range| (range.start_offset, range.end_offset)).collect())
 }

@@ -9,7 +9,6 @@ use strandline_audit::{
 use strandline_tier::RemoteLogSegmentState as State;
 
 use super::Asked;
-use super::partition::in_tier;
 
 /// How many unfinished copies are named; the table of segments has more.
 const COPIES_MAX: usize = 3;
@@ -33,32 +32,27 @@ struct Files<'a> {
 
 impl<'a> Uploads<'a> {
     /// The offset after the tier's end: the first that is still to be uploaded.
-    fn next_offset(&self) -> i64 {
+    fn next_offset(&self, tier: &Intervals) -> i64 {
         let start = self.log.and_then(|log| log.log_start_offset).unwrap_or(0);
-        self.in_tier().last().map_or(0, |end| end.saturating_add(1)).max(start)
-    }
-
-    fn in_tier(&self) -> Intervals {
-        self.view.as_ref().map(in_tier).unwrap_or_default()
+        tier.last().map_or(0, |end| end.saturating_add(1)).max(start)
     }
 
     /// True where the tier has, from an offset to its end, all that the log has.
-    fn is_whole_from(&self, start: i64) -> bool {
-        let tier = self.in_tier();
+    fn is_whole_from(&self, start: i64, tier: &Intervals) -> bool {
         let end = self.log.and_then(|log| log.log_end_offset).map_or(i64::MAX, |end| end.saturating_sub(1));
         tier.last().is_none_or(|last| last < start || tier.missing(start, last.min(end)).is_empty())
     }
 }
 
 impl<'a> Asked<'a> {
-    /// What is not uploaded, and what keeps it from that, as far as the facts tell.
-    pub(super) fn why_no_more(&self, of: &Uploads<'a>) -> Vec<String> {
+    /// What is not uploaded, and what keeps it from that, as far as the facts tell. `tier` is what look-ups find there.
+    pub(super) fn why_no_more(&self, of: &Uploads<'a>, tier: &Intervals) -> Vec<String> {
         let mut reasons = self.switched_off(of.topic);
-        let (next, end) = (of.next_offset(), of.log.and_then(|log| log.log_end_offset));
+        let (next, end) = (of.next_offset(tier), of.log.and_then(|log| log.log_end_offset));
         reasons.extend(self.unfinished(of, next));
         if end.is_some_and(|end| end <= next) {
             let start = of.log.and_then(|log| log.log_start_offset).unwrap_or(0);
-            let what = match of.is_whole_from(start) {
+            let what = match of.is_whole_from(start, tier) {
                 true => "nothing is left to upload: all that is written is in the tier",
                 false => {
                     "nothing is left to upload above the tier's end; what is missing below it is not copied any more"
@@ -71,7 +65,7 @@ impl<'a> Asked<'a> {
         let explained = !reasons.is_empty() || transaction.is_some();
         let waits = match self.files(of) {
             Some(files) => self.by_files(&files, next, end, &mut reasons),
-            None => self.by_sizes(of, next, end, &mut reasons),
+            None => self.by_sizes(of, tier, (next, end), &mut reasons),
         };
         reasons.extend(transaction);
         if !explained && waits == Waits::Unexplained {
@@ -198,7 +192,13 @@ impl<'a> Asked<'a> {
     }
 
     /// What a broker tells over the wire, the bytes of its local log alone.
-    fn by_sizes(&self, of: &Uploads<'_>, next: i64, end: Option<i64>, reasons: &mut Vec<String>) -> Waits {
+    fn by_sizes(
+        &self,
+        of: &Uploads<'_>,
+        tier: &Intervals,
+        (next, end): (i64, Option<i64>),
+        reasons: &mut Vec<String>,
+    ) -> Waits {
         // Without the local log nothing is known, which stands there already.
         let Some(log) = of.log else { return Waits::Nothing };
         let first = next.max(log.local_start_offset.unwrap_or(next));
@@ -219,7 +219,7 @@ impl<'a> Asked<'a> {
             ));
             return Waits::Nothing;
         };
-        if !of.is_whole_from(log.local_start_offset.unwrap_or(0)) {
+        if !of.is_whole_from(log.local_start_offset.unwrap_or(0), tier) {
             reasons.push(format!(
                 "not uploaded: {left}; how much of that is the active segment, which is never copied, is not known: the tier lacks offsets that the local log has, and sizes do not tell them apart (its files would: --log-dir)"
             ));
